@@ -1,0 +1,48 @@
+# make install   the virtual environment .venv with everything in it; does nothing when nothing changed
+# make demo      train, save, export, validate and run a small model
+# make test      all quick tests, Python and C++
+# make lint      style, types and import rules
+# make clean     remove what the others made
+#
+# PYTHON=... chooses the interpreter that .venv is made from.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# In the environment, because pip's isolated builds are to be pinned too; newer versions read the second name there.
+export PIP_CONSTRAINT := .ci/constraints.txt
+export PIP_BUILD_CONSTRAINT := .ci/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
+
+.PHONY: install demo test lint clean
+
+install: .venv/installed
+
+.venv/installed: $(BUILT_FROM)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || \
+		{ echo 'expected a Python with venv, for example by: apt-get install python3-venv' >&2; exit 1; }
+	$(BIN)/python -m pip install --editable '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python samples/next_word/demo.py
+
+# The C++ tests are among them (tests/runtime_ops/test_cpp.py), plain and with sanitizers.
+test: install
+	$(BIN)/pytest -m 'not slow'
+
+# The exporters are part of the package only in the wheel, so types are checked there.
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	find runtime_ops -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+	rm -rf build/lint
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/lint .
+	$(BIN)/python -m zipfile --extract build/lint/*.whl build/lint/tree
+	$(BIN)/mypy --cache-dir build/mypy build/lint/tree/edge_embed samples
+	$(BIN)/pytest -q tests/test_imports.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

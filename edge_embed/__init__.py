@@ -1,0 +1,88 @@
+"""edge-embed: embedding tables that stay compressed from training to the device.
+
+The public names below are lazy: ``import edge_embed`` loads neither torch nor onnx nor a runtime, the
+first use of a name does. Submodules are imported by their own path (``edge_embed.packed.dpq``).
+"""
+
+from importlib import import_module
+from os import path as _path
+
+TYPE_CHECKING = False  # type checkers take it for True; to import typing would double the time of this import
+if TYPE_CHECKING:
+    from edge_embed.errors import (
+        BadInputError,
+        EdgeEmbedError,
+        IdOutOfRangeError,
+        LatencyError,
+        OutputError,
+        ParityError,
+        SizeError,
+    )
+    from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.packed.dpq import PackedDPQ
+    from edge_embed.runtime.library import get_library_path
+    from edge_embed.runtime.session import create_session
+    from edge_embed.workflow import export, lower, save, validate
+
+    __version__: str
+
+__all__ = [
+    "BadInputError",
+    "DPQEmbedding",
+    "EdgeEmbedError",
+    "IdOutOfRangeError",
+    "LatencyError",
+    "OutputError",
+    "PackedDPQ",
+    "ParityError",
+    "SizeError",
+    "__version__",
+    "create_session",
+    "export",
+    "get_library_path",
+    "lower",
+    "save",
+    "validate",
+]
+
+_MODULE_OF = {
+    "BadInputError": "edge_embed.errors",
+    "DPQEmbedding": "edge_embed.layers.dpq",
+    "EdgeEmbedError": "edge_embed.errors",
+    "IdOutOfRangeError": "edge_embed.errors",
+    "LatencyError": "edge_embed.errors",
+    "OutputError": "edge_embed.errors",
+    "PackedDPQ": "edge_embed.packed.dpq",
+    "ParityError": "edge_embed.errors",
+    "SizeError": "edge_embed.errors",
+    "create_session": "edge_embed.runtime.session",
+    "export": "edge_embed.workflow",
+    "get_library_path": "edge_embed.runtime.library",
+    "lower": "edge_embed.workflow",
+    "save": "edge_embed.workflow",
+    "validate": "edge_embed.workflow",
+}
+
+# A checkout keeps the exporters beside this folder; a wheel has them inside it, nothing is added there.
+_HERE = _path.dirname(_path.abspath(__file__))
+if not _path.isdir(_path.join(_HERE, "exporters")):
+    __path__.append(_path.dirname(_HERE))
+
+
+if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
+
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use and keep it."""
+        if name == "__version__":
+            value = import_module("importlib.metadata").version("edge-embed")
+        elif name in _MODULE_OF:
+            value = getattr(import_module(_MODULE_OF[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Name what is public, loaded or not."""
+    return __all__

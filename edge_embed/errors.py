@@ -1,0 +1,41 @@
+"""Every error a user can cause, each with the exit code of the command line."""
+
+from typing import ClassVar
+
+
+class EdgeEmbedError(Exception):
+    """Base of all errors of this package. The message states what was got, what was expected, the remedy."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BadInputError(EdgeEmbedError, ValueError):
+    """Wrong usage, or a file that is damaged, hostile or not understood."""
+
+    exit_code = 2
+
+
+class IdOutOfRangeError(BadInputError, IndexError):
+    """An id below 0 or at least the number of rows (an ``IndexError``, as ``nn.Embedding`` raises)."""
+
+
+class ParityError(EdgeEmbedError):
+    """A sound file whose content differs from the model it was compared with."""
+
+    exit_code = 3
+
+
+class SizeError(EdgeEmbedError):
+    """A file larger than its budget."""
+
+    exit_code = 4
+
+
+class LatencyError(EdgeEmbedError):
+    """A model slower than its budget."""
+
+    exit_code = 5
+
+
+class OutputError(EdgeEmbedError):
+    """The result could not be written (disk full, no permission); nothing partial is left behind."""

@@ -1,0 +1,174 @@
+"""Write a result beside its place, then move it there in one step: complete under its name, or not there.
+
+The writer works in a private directory next to the target, on the same file system, under the final file
+names, so it makes the file itself: with the permissions of any new file, and with relative names (external
+data) already right. A kill in the middle leaves the target as it was and one ``.edge-embed-*`` directory,
+safe to delete.
+
+Without ``force`` the move is a hard link, which fails when the name is taken: a file that appears while we
+work is never overwritten. Where hard links do not exist (FAT, some network mounts) the name is claimed with
+``O_EXCL`` and our own empty claim is then replaced. With ``force`` the move is a rename; a symbolic link is
+replaced, not followed.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from edge_embed.errors import BadInputError, OutputError
+
+StrPath = str | os.PathLike[str]
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space or choose another output path",
+    errno.EDQUOT: "free some of your quota or choose another output path",
+    errno.EFBIG: "choose an output path on a file system that takes larger files",
+    errno.EACCES: "choose an output path you may write to",
+    errno.EPERM: "choose an output path you may write to",
+    errno.EROFS: "choose an output path that is not mounted read-only",
+    errno.ENAMETOOLONG: "choose a shorter output path",
+}
+
+
+@contextmanager
+def new_file(path: StrPath, *, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary path to write; on success it becomes ``path``, on any error it is removed.
+
+    Args:
+        path: The target. Its directory must exist.
+        force: Replace an existing file.
+
+    Yields:
+        A path that does not exist yet, with the target's file name, on the target's file system.
+
+    Raises:
+        BadInputError: The target exists and ``force`` is false, or is no regular file, or has no directory.
+        OutputError: The result could not be written (disk full, no permission, ...). The target is as it was.
+    """
+    with new_files([path], force=force) as (temporary,):
+        yield temporary
+
+
+@contextmanager
+def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list[Path]]:
+    """Yield temporary paths to write; on success they become ``paths``, in that order; on an error none does.
+
+    Put the file that refers to the others last (``[data, model]``): without it nobody reads the others. No
+    file system renames two files in one step: a kill just between the two leaves the earlier ones moved.
+
+    Args:
+        paths: The targets, all in one directory, all of them written by the body.
+        force: Replace existing files.
+
+    Yields:
+        One temporary path per target, in one directory, with the targets' file names.
+
+    Raises:
+        BadInputError: As for :func:`new_file`, for any of the targets.
+        OutputError: As for :func:`new_file`; every target is as it was.
+    """
+    targets = [Path(path).absolute() for path in paths]
+    parent = targets[0].parent
+    if any(target.parent != parent for target in targets):
+        names = ", ".join(map(str, targets))
+        raise BadInputError(f"output paths: got {names}, expected files of one directory")
+    with _output_errors(targets[-1], within=parent):
+        for target in targets:
+            _check_target(target, force)
+        folder = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=parent))
+    try:
+        temporaries = [folder / target.name for target in targets]
+        with _output_errors(targets[-1], within=folder):
+            yield temporaries
+            for temporary in temporaries:
+                _sync(temporary)
+        with _output_errors(targets[-1], within=parent):
+            _publish(temporaries, targets, force)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_target(target: Path, force: bool) -> None:
+    """Refuse early what the move would refuse, or should: minutes of work may lie between."""
+    if not target.parent.is_dir():
+        raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
+    if target.is_dir():
+        raise BadInputError(f"{target}: is a directory, expected a file name; add one to the path")
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise BadInputError(f"{target}: is a device or a pipe, expected the path of a regular file")
+    if os.path.lexists(target) and not force:
+        raise _exists(target)
+
+
+def _exists(target: Path) -> BadInputError:
+    return BadInputError(f"{target}: exists; choose another path, or replace it with --force / force=True")
+
+
+def _sync(path: Path) -> None:
+    """Bring the bytes to the disk before the name: else a power cut can leave an empty file of that name."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _publish(temporaries: Sequence[Path], targets: Sequence[Path], force: bool) -> None:
+    """Move every file to its place, or put everything back."""
+    with ExitStack() as undo:
+        for temporary, target in zip(temporaries, targets, strict=True):
+            if force and os.path.lexists(target):
+                backup = temporary.with_name(f"{temporary.name}.old")
+                with suppress(OSError):  # no hard links here: no way back then, but no half file either
+                    os.link(target, backup, follow_symlinks=False)
+                    undo.callback(os.replace, backup, target)
+                temporary.replace(target)
+            else:
+                _move_without_overwriting(temporary, target)
+                undo.callback(os.unlink, target)
+        undo.pop_all()
+    with suppress(OSError):  # the files are in place and complete; this is only against a power cut
+        directory = os.open(targets[0].parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _move_without_overwriting(temporary: Path, target: Path) -> None:
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError:  # no hard links on this file system
+        _claim_and_replace(temporary, target)
+
+
+def _claim_and_replace(temporary: Path, target: Path) -> None:
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        raise _exists(target) from None
+    try:
+        temporary.replace(target)
+    except OSError:
+        target.unlink()
+        raise
+
+
+@contextmanager
+def _output_errors(target: Path, within: Path) -> Iterator[None]:
+    """Turn an ``OSError`` about our output into an ``OutputError``; one about a file elsewhere passes."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        if isinstance(name, str | bytes) and not Path(os.fsdecode(name)).is_relative_to(within):
+            raise
+        remedy = _REMEDIES.get(error.errno or 0, "choose another output path")
+        reason = error.strerror or str(error)
+        raise OutputError(
+            f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind."
+        ) from error

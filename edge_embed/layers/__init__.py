@@ -1,0 +1,1 @@
+"""Training layers, one file a method."""

@@ -1,0 +1,268 @@
+"""`DPQEmbedding`: an embedding table learned as product-quantisation codes.
+
+Training forward passes, with p = softmax(norm(r_j)), one = onehot(c_j), sg = stop gradient:
+
+    SX   H_j = (p - sg(p - one)) V_j                               (eq. 5, tau = 1)
+    VQ   H_j = q_j - sg(q_j - V_j[c_j]),   L_reg = mean((V_j[c_j] - sg(q_j))^2)   (eq. 7)
+
+Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020
+submission), with what the authors' released code adds: SX passes the straight-through one-hot to V,
+and a batch norm standardises the distances. Distances and codes: `edge_embed.ops.dpq`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops import dpq
+from edge_embed.ops.ids import check_id_dtype, check_id_range
+from edge_embed.packed import bits as bit_packing
+from edge_embed.packed.dpq import PackedDPQ
+
+_MAX_CODES = 65536
+_NORM_MOMENTUM = 0.1
+
+
+class _AddLoss(torch.autograd.Function):
+    """Pass ``output`` through and let ``loss`` be minimised as if it were added to the user's loss."""
+
+    @staticmethod
+    def forward(output: Tensor, loss: Tensor) -> Tensor:
+        return output.view_as(output)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.set_materialize_grads(True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return gradient, gradient.new_ones(())
+
+
+class DPQEmbedding(nn.Module):
+    """Drop-in for ``nn.Embedding`` whose table is learned as codes and values.
+
+    The layer has two states. *Trainable* keeps ``query`` [n, d], ``key`` [G, K, s] (SX only; VQ ties keys
+    and values) and ``value`` [G, K, s]. *Frozen* (after `freeze` or `from_packed`) keeps ``codes``, uint8
+    [n, row_bytes], and ``value``, and no longer learns. In eval mode both states give value rows selected by
+    index, bit for bit what the exported file gives.
+
+    The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D when subspaces are shared.
+
+    Args:
+        num_embeddings: rows n.
+        embedding_dim: d.
+        num_codes: K, 2 to 65,536 choices per group.
+        num_groups: D, which must divide d. A small K with a large D works better than the reverse (sec. 3.2).
+        variant: ``"sx"`` (softmax, eq. 3 to 5) or ``"vq"`` (centroids, eq. 6 and 7). With ``"vq"`` the layer
+            adds the gradient of L_reg (weight 1) to the values by itself, so that no extra loss term is
+            needed; it does not follow a scaled loss.
+        share_subspaces: one key and value matrix for all groups (appendix E.2), so G = 1 instead of D.
+        padding_idx: this row is exactly zero and gets no gradient.
+        distance_norm: batch norm of the distances, one statistic per choice k.
+        init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
+        device: as for ``nn.Embedding``.
+        dtype: as for ``nn.Embedding``; export wants float32.
+
+    Shape:
+        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+
+    Raises:
+        BadInputError: for impossible sizes, or ids that are not integers.
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        num_codes: int,
+        num_groups: int,
+        variant: dpq.Variant = "sx",
+        share_subspaces: bool = False,
+        padding_idx: int | None = None,
+        distance_norm: bool = True,
+        init_scale: float = 0.05,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.num_codes, self.num_groups = num_codes, num_groups
+        self.variant, self.share_subspaces = variant, share_subspaces
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+        self.distance_norm, self.init_scale = distance_norm, init_scale
+        self._check_sizes()
+        groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.query = nn.Parameter(torch.empty(num_embeddings, embedding_dim, **options))
+        if variant == "sx":
+            self.key = nn.Parameter(torch.empty(groups, num_codes, width, **options))
+        self.value = nn.Parameter(torch.empty(groups, num_codes, width, **options))
+        if distance_norm:
+            self.register_buffer("running_mean", torch.zeros(num_codes, **options))
+            self.register_buffer("running_var", torch.ones(num_codes, **options))
+        self.reset_parameters()
+
+    def _check_sizes(self) -> None:
+        if self.num_embeddings < 1 or self.embedding_dim < 1:
+            raise BadInputError(
+                f"num_embeddings and embedding_dim must be at least 1, "
+                f"got {self.num_embeddings} and {self.embedding_dim}"
+            )
+        if not 2 <= self.num_codes <= _MAX_CODES:
+            raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {self.num_codes}")
+        if self.num_groups < 1 or self.embedding_dim % self.num_groups:
+            raise BadInputError(
+                f"num_groups must divide embedding_dim, got {self.num_groups} and {self.embedding_dim}"
+            )
+        if self.variant not in ("sx", "vq"):
+            raise BadInputError(f'variant must be "sx" or "vq", got {self.variant!r}')
+
+    def reset_parameters(self) -> None:
+        """Draw queries, keys and values anew and forget the running statistics."""
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -self.init_scale, self.init_scale)
+        if self.distance_norm:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+
+    @classmethod
+    def from_packed(cls, packed: PackedDPQ) -> Self:
+        """A frozen layer over the codes and values of ``packed`` (its arrays are copied)."""
+        layer = cls(
+            packed.num_embeddings,
+            packed.embedding_dim,
+            packed.num_codes,
+            packed.num_groups,
+            share_subspaces=packed.values.shape[0] == 1 and packed.num_groups > 1,
+            padding_idx=packed.padding_idx,
+            device="meta",
+        )
+        layer._become_frozen(torch.tensor(packed.codes), torch.tensor(packed.values))
+        return layer
+
+    @property
+    def frozen(self) -> bool:
+        """Whether only codes and values are left."""
+        return "codes" in self._buffers
+
+    def to_packed(self) -> PackedDPQ:
+        """The packed form; a trainable table recomputes the codes of all rows as in eval mode."""
+        if self.frozen:
+            values = dpq.value_array(self.value)
+            return PackedDPQ(self.codes.cpu().numpy(), values, self.num_groups, self.padding_idx)
+        return dpq.pack(
+            self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx
+        )
+
+    def freeze(self) -> Self:
+        """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same."""
+        if not self.frozen:
+            packed = self.to_packed()
+            device = self.value.device
+            self._become_frozen(torch.from_numpy(packed.codes).to(device), self.value.detach())
+        return self
+
+    def _become_frozen(self, codes: Tensor, value: Tensor) -> None:
+        for name in ("query", "key", "value", "running_mean", "running_var"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.register_buffer("codes", codes)
+        self.register_buffer("value", value)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
+        if prefix + "codes" in state_dict and not self.frozen:
+            row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
+            codes = torch.zeros(
+                self.num_embeddings, row_bytes, dtype=torch.uint8, device=self.value.device
+            )
+            self._become_frozen(codes, self.value.detach())
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows of ``ids``: integers of shape (*) -> (*, d)."""
+        check_id_dtype(ids)
+        exporting = torch.compiler.is_exporting()
+        if self.frozen:
+            rows = dpq.FROZEN if exporting else dpq.frozen_rows
+            return rows(ids, self.codes, self.value, self.num_groups, self.padding_idx)
+        if self.training:
+            return self._train(ids)
+        rows = dpq.TRAINABLE if exporting else dpq.trainable_rows
+        table = (self.query, self._keys(), self.value, *self._statistics())
+        return rows(ids, *table, self.variant, self.padding_idx)
+
+    def _keys(self) -> Tensor:
+        return self.key if self.variant == "sx" else self.value
+
+    def _statistics(self) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
+
+    def _train(self, ids: Tensor) -> Tensor:
+        check_id_range(ids, self.num_embeddings)
+        flat = ids.reshape(-1).long()
+        kept = torch.ones_like(flat, dtype=torch.bool)
+        if self.padding_idx is not None:
+            kept = flat != self.padding_idx
+        query = functional.embedding(flat, self.query)  # [B, d]
+        with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
+            response = dpq.responses(query, self._keys(), self.variant)  # [D, B, K]
+            if self.distance_norm:
+                response = dpq.normalize(response, *self._batch_statistics(response, kept))
+        code = response.max(dim=-1).indices  # [D, B]
+        if self.variant == "sx":
+            rows = self._softmax_rows(response, code)
+        else:
+            rows = self._centroid_rows(query, code, kept)
+        return rows.masked_fill(~kept.unsqueeze(-1), 0.0).reshape(*ids.shape, self.embedding_dim)
+
+    def _batch_statistics(self, response: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance [K] over groups and the ids that are no padding; updates the running ones."""
+        weight = kept.to(response.dtype).unsqueeze(-1)  # [B, 1]
+        count = self.num_groups * weight.sum()
+        mean = (response * weight).sum((0, 1)) / count.clamp(min=1)
+        variance = ((response - mean).square() * weight).sum((0, 1)) / count.clamp(min=1)
+        with torch.no_grad():
+            step = _NORM_MOMENTUM * (count > 0)  # an empty batch teaches nothing
+            unbiased = variance * count / (count - 1).clamp(min=1)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), step.to(self.running_mean.dtype))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), step.to(self.running_var.dtype))
+        return mean, variance
+
+    def _softmax_rows(self, response: Tensor, code: Tensor) -> Tensor:
+        """SX, eq. (5): response [D, B, K], code [D, B] -> [B, d]."""
+        probability = response.softmax(-1)
+        one_hot = functional.one_hot(code, self.num_codes).to(probability.dtype)
+        choice = probability + (one_hot - probability).detach()
+        return (choice @ self.value).transpose(0, 1).flatten(1)  # [D, B, s] -> [B, d]
+
+    def _centroid_rows(self, query: Tensor, code: Tensor, kept: Tensor) -> Tensor:
+        """VQ, eq. (7): query [B, d], code [D, B] -> [B, d]."""
+        centroids = dpq.select(self.value, code.t())  # [B, d]
+        distance = (centroids - query.detach()).square() * kept.unsqueeze(-1)
+        loss = distance.sum() / (self.embedding_dim * kept.sum()).clamp(min=1)
+        return _AddLoss.apply(query + (centroids - query).detach(), loss)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Sizes and state, as ``print(model)`` shows them."""
+        optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
+        return (
+            f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, "
+            f"num_groups={self.num_groups}, variant={self.variant!r}, "
+            f"share_subspaces={self.share_subspaces}{optional}, frozen={self.frozen}"
+        )
+
+
+def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+    """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
+    if padding_idx is None:
+        return None
+    if not -num_embeddings <= padding_idx < num_embeddings:
+        raise BadInputError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
+    return padding_idx % num_embeddings

@@ -1,0 +1,1 @@
+"""Lowering: from the training form of a program to packed tables, one file a method."""

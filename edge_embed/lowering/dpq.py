@@ -1,0 +1,27 @@
+"""DPQ: both states of a table -> `PackedDPQ`."""
+
+from typing import Any
+
+from edge_embed.lowering.method import Method, OnBlock
+from edge_embed.ops import dpq
+from edge_embed.packed.dpq import PackedDPQ
+
+
+def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
+    return dpq.pack(*arguments, on_block=on_block)
+
+
+def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
+    codes, value, num_groups, padding_idx = arguments
+    packed = PackedDPQ(codes.detach().cpu().numpy(), dpq.value_array(value), num_groups, padding_idx)
+    packed.check_codes()
+    on_block(packed.num_embeddings)
+    return packed
+
+
+DPQ = Method(
+    name=PackedDPQ.method,
+    packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen},
+    operator=dpq.FROZEN,
+    scalars=lambda packed: (packed.num_groups, packed.padding_idx),
+)

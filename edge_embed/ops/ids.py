@@ -1,0 +1,28 @@
+"""Checks on the ids that every embedding operator takes."""
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError, IdOutOfRangeError
+
+_INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_id_dtype(ids: Tensor) -> None:
+    """Raise `BadInputError` unless ``ids`` holds integers."""
+    if ids.dtype not in _INTEGER_DTYPES:
+        raise BadInputError(f"ids must be integers, got {ids.dtype}: convert them with ids.long()")
+
+
+def check_id_range(ids: Tensor, num_embeddings: int) -> None:
+    """Raise `IdOutOfRangeError` if an id is below 0 or at least ``num_embeddings``.
+
+    Only host tensors are looked at: on an accelerator this would wait for the device, and its own
+    gather asserts instead. Skipped while ``torch.compile`` traces, where the values are not known.
+    """
+    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
+        return
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    if lowest < 0 or highest >= num_embeddings:
+        wrong = lowest if lowest < 0 else highest
+        raise IdOutOfRangeError(f"id {wrong} is out of range: expected 0 to {num_embeddings - 1}")

@@ -1,0 +1,231 @@
+"""DPQ, lowered: integer codes and value tables (Chen, Li and Sun 2020, Differentiable Product Quantization).
+
+    row(id)[j * s : (j + 1) * s] = values[j, code(id, j)]          for groups j = 0 ... D - 1, s = d / D
+
+With shared subspaces one value table serves all groups. SX and VQ, trained or frozen, lower to this form.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
+from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.ids import check_padding_idx, checked_ids
+
+
+@dataclass(frozen=True, eq=False)
+class PackedDPQ:
+    """A DPQ table as two arrays.
+
+    Attributes:
+        codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
+        values: float32 [D, K, s], or [1, K, s] when subspaces are shared; finite.
+        num_groups: D.
+        padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
+
+    Raises:
+        BadInputError: A shape, dtype, size or value is wrong. The codes themselves are checked by
+            :meth:`check_codes`, which reads the whole table.
+    """
+
+    codes: NDArray[np.uint8]
+    values: NDArray[np.float32]
+    num_groups: int
+    padding_idx: int | None = None
+    method: ClassVar[str] = "dpq"
+
+    def __post_init__(self) -> None:
+        _check_ranks(self.codes, self.values)
+        groups: object = self.num_groups
+        if type(groups) is not int or groups < 1:
+            raise BadInputError(f"num_groups: got {groups!r:.80}, expected a positive integer")
+        for name, spec in self.shape.tensor_specs().items():
+            array = getattr(self, name)
+            if (array.dtype, array.shape) != (np.dtype(spec.dtype), spec.shape):
+                raise BadInputError(
+                    f"{name}: got {array.dtype} {list(array.shape)}, expected {spec.dtype} {list(spec.shape)}"
+                )
+        check_padding_idx(self.padding_idx, self.num_embeddings)
+        if not np.isfinite(self.values).all():
+            group, code, column = map(int, np.argwhere(~np.isfinite(self.values))[0])
+            raise BadInputError(
+                f"values: group {group}, code {code}, column {column}: "
+                f"got {self.values[group, code, column]}, expected finite numbers; did the training diverge?"
+            )
+
+    @classmethod
+    def from_codes(
+        cls, codes: NDArray[np.integer[Any]], values: NDArray[np.float32], padding_idx: int | None = None
+    ) -> Self:
+        """Pack integer codes.
+
+        Args:
+            codes: Integers in 0 ... K - 1, shape [n, D]. The padding row is stored as zeros, whatever it is.
+            values: float32 [D, K, s] or [1, K, s].
+            padding_idx: The row that is exactly zero, or None.
+
+        Raises:
+            BadInputError: A code, shape or dtype is wrong.
+        """
+        _check_ranks(codes, values)
+        packed = pack(codes, bits_for(values.shape[1]))
+        table = cls(packed, values, codes.shape[1], padding_idx)
+        if padding_idx is not None:
+            packed[padding_idx] = 0
+        table.check_codes()
+        return table
+
+    @classmethod
+    def shape_from(cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any]) -> DPQShape:
+        """Sizes from what a file declares.
+
+        Raises:
+            BadInputError: An attribute is missing, unknown or out of range.
+        """
+        names = {"bits", "num_codes", "num_groups", "share_subspaces"}
+        if attributes.keys() != names:
+            raise BadInputError(f"attributes: got {sorted(attributes)}, expected {sorted(names)}")
+        shape = DPQShape(
+            num_embeddings,
+            embedding_dim,
+            attributes["num_codes"],
+            attributes["num_groups"],
+            attributes["share_subspaces"],
+        )
+        bits = attributes["bits"]
+        if type(bits) is not int or bits != shape.bits:
+            raise BadInputError(f"bits: got {bits!r}, expected {shape.bits} for {shape.num_codes} codes")
+        return shape
+
+    @classmethod
+    def from_tensors(
+        cls,
+        tensors: Mapping[str, NDArray[Any]],
+        attributes: Mapping[str, Any],
+        padding_idx: int | None = None,
+    ) -> Self:
+        """Build the table from what a file holds and check every code.
+
+        Raises:
+            BadInputError: Something is missing, or does not fit the rest.
+        """
+        if tensors.keys() != {"codes", "values"}:
+            raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
+        table = cls(tensors["codes"], tensors["values"], attributes.get("num_groups"), padding_idx)
+        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes)
+        if declared != table.shape:
+            raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")
+        table.check_codes()
+        return table
+
+    @property
+    def shape(self) -> DPQShape:
+        """All sizes."""
+        tables, num_codes, sub_dim = self.values.shape
+        shared = tables == 1 and self.num_groups != 1
+        return DPQShape(len(self.codes), sub_dim * self.num_groups, num_codes, self.num_groups, shared)
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows n."""
+        return len(self.codes)
+
+    @property
+    def embedding_dim(self) -> int:
+        """Columns d."""
+        return self.shape.embedding_dim
+
+    @property
+    def num_codes(self) -> int:
+        """Codes per group, K."""
+        return self.shape.num_codes
+
+    @property
+    def bits(self) -> int:
+        """Bits per code, ceil(log2 K)."""
+        return self.shape.bits
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the codes of one row."""
+        return self.shape.row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes and values."""
+        return self.shape.nbytes
+
+    @property
+    def compression_ratio(self) -> float:
+        """See :attr:`DPQShape.compression_ratio`."""
+        return self.shape.compression_ratio
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors."""
+        return self.shape.attributes()
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The two arrays, not copied."""
+        return {"codes": self.codes, "values": self.values}
+
+    def codes_of(self, ids: ArrayLike) -> NDArray[np.uint8 | np.uint16]:
+        """Return the codes of some rows: [*ids.shape, D], uint8 up to K = 256, else uint16.
+
+        Raises:
+            BadInputError: The ids are no integers.
+            IdOutOfRangeError: An id is negative or at least n.
+        """
+        return unpack(self.codes[checked_ids(ids, self.num_embeddings)], self.bits, self.num_groups)
+
+    def rows(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the embeddings of ids: the exact oracle for every kernel and exported file.
+
+        Args:
+            ids: Integers of any dtype and shape, rank 0 and empty included.
+
+        Returns:
+            float32 [*ids.shape, d]. Memory is bounded by a small multiple of that.
+
+        Raises:
+            BadInputError: The ids are no integers, or a stored code is not below K.
+            IdOutOfRangeError: An id is negative or at least n.
+        """
+        ids = checked_ids(ids, self.num_embeddings)
+        codes = self.codes_of(ids)  # [*ids, D]
+        if codes.size and codes.max() >= self.num_codes:
+            self.check_codes()  # names the row
+        tables = 0 if self.shape.shared else np.arange(self.num_groups)
+        rows: NDArray[np.float32] = self.values[tables, codes]  # [*ids, D, s]
+        if self.padding_idx is not None:
+            rows[ids == self.padding_idx] = 0.0
+        return rows.reshape(*ids.shape, self.embedding_dim)
+
+    def check_codes(self) -> None:
+        """Read the whole table, block by block.
+
+        Raises:
+            BadInputError: A code is K or more, a spare bit is set, or the padding row is not zero; it names
+                the row and the group.
+        """
+        spare_mask = 0xFF << (8 - (8 * self.row_bytes - self.num_groups * self.bits)) & 0xFF
+        for block in row_blocks(self.num_embeddings, 8 * self.row_bytes):
+            stored = self.codes[block]
+            spare = np.flatnonzero(stored[:, -1] & spare_mask)
+            if spare.size:
+                row = block.start + int(spare[0])
+                raise BadInputError(f"codes: row {row}: got spare bits set in its last byte, expected zeros")
+            check_below(unpack(stored, self.bits, self.num_groups), self.num_codes, first_row=block.start)
+        if self.padding_idx is not None and self.codes[self.padding_idx].any():
+            group = int(np.flatnonzero(self.codes_of(self.padding_idx))[0])
+            raise BadInputError(f"codes: row {self.padding_idx} (padding), group {group}: expected zeros")
+
+
+def _check_ranks(codes: NDArray[Any], values: NDArray[Any]) -> None:
+    if codes.ndim != 2 or values.ndim != 3:
+        shapes = f"codes {list(codes.shape)}, values {list(values.shape)}"
+        raise BadInputError(f"{shapes}: expected [rows, row bytes] and [groups, codes, width]")

@@ -1,0 +1,106 @@
+"""The sizes of a DPQ table: what follows from n, d, K, D and sharing, before any array exists.
+
+    bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = d / D
+    nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table)
+
+The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.bits import bits_for, row_bytes
+from edge_embed.packed.form import MAX_SIZE, TensorSpec
+
+
+@dataclass(frozen=True)
+class DPQShape:
+    """The five numbers that fix every size of a DPQ table.
+
+    Attributes:
+        num_embeddings: Rows n, at least 1.
+        embedding_dim: Columns d.
+        num_codes: K, 2 to 65,536.
+        num_groups: D, a divisor of d.
+        shared: One value table for all groups; false with one group, where there is nothing to share.
+
+    Raises:
+        BadInputError: One of them is out of range, or a size does not fit 63 bits.
+    """
+
+    num_embeddings: int
+    embedding_dim: int
+    num_codes: int
+    num_groups: int
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
+            number: object = getattr(self, name)
+            if type(number) is not int or number < 1:
+                raise BadInputError(f"{name}: got {number!r}, expected a positive integer")
+        shared: object = self.shared
+        if type(shared) is not bool or (shared and self.num_groups == 1):
+            raise BadInputError(f"shared: got {shared!r}, expected true or false, and false with one group")
+        bits_for(self.num_codes)
+        if self.embedding_dim % self.num_groups:
+            divisor = f"expected a divisor of embedding_dim ({self.embedding_dim})"
+            raise BadInputError(f"num_groups: got {self.num_groups}, {divisor}")
+        dense_bytes = 4 * self.num_embeddings * self.embedding_dim
+        if max(dense_bytes, self.nbytes) > MAX_SIZE:
+            raise BadInputError(
+                f"table of {self.num_embeddings} x {self.embedding_dim}: {dense_bytes} bytes dense and "
+                f"{self.nbytes} packed, expected at most {MAX_SIZE}; use fewer rows or columns"
+            )
+
+    @property
+    def bits(self) -> int:
+        """Bits per code, ceil(log2 K)."""
+        return bits_for(self.num_codes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the codes of one row."""
+        return row_bytes(self.num_groups, self.bits)
+
+    @property
+    def sub_dim(self) -> int:
+        """Width s = d / D of a group."""
+        return self.embedding_dim // self.num_groups
+
+    @property
+    def num_value_tables(self) -> int:
+        """First axis of the values: D, or 1 when shared."""
+        return 1 if self.shared else self.num_groups
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes and values."""
+        value_bytes = 4 * self.num_value_tables * self.num_codes * self.sub_dim
+        return self.num_embeddings * self.row_bytes + value_bytes
+
+    @property
+    def compression_ratio(self) -> float:
+        """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``."""
+        code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
+        value_bits = 32 * self.num_value_tables * self.num_codes * self.sub_dim
+        return 32 * self.num_embeddings * self.embedding_dim / (code_bits + value_bits)
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors."""
+        return {
+            "bits": self.bits,
+            "num_codes": self.num_codes,
+            "num_groups": self.num_groups,
+            "share_subspaces": self.shared,
+        }
+
+    def tensor_specs(self) -> dict[str, TensorSpec]:
+        """Codes uint8 [n, row_bytes] and values float32 [D or 1, K, s]."""
+        values = (self.num_value_tables, self.num_codes, self.sub_dim)
+        return {
+            "codes": TensorSpec("uint8", (self.num_embeddings, self.row_bytes)),
+            "values": TensorSpec("float32", values),
+        }

@@ -1,0 +1,95 @@
+"""What every packed form offers: the contract between methods, the file format and the exporters."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MAX_SIZE = 2**63 - 1
+"""Every count and byte size must fit a signed 64-bit integer, here and in the kernels."""
+
+
+class TensorSpec(NamedTuple):
+    """Name of a numpy dtype, and a shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class TableShape(Protocol):
+    """All sizes of a packed table, known and checked before a byte of it is read."""
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows n."""
+
+    @property
+    def embedding_dim(self) -> int:
+        """Columns d."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+
+    @property
+    def compression_ratio(self) -> float:
+        """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors, ready for JSON."""
+
+    def tensor_specs(self) -> dict[str, TensorSpec]:
+        """The tensors, by name."""
+
+
+class Packed(Protocol):
+    """A compressed table as plain arrays; ``rows`` is the exact oracle for everything made from it."""
+
+    method: ClassVar[str]
+
+    @property
+    def shape(self) -> TableShape:
+        """All sizes."""
+
+    @property
+    def padding_idx(self) -> int | None:
+        """The row that is exactly zero, if any."""
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows n."""
+
+    @property
+    def embedding_dim(self) -> int:
+        """Columns d."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+
+    @property
+    def compression_ratio(self) -> float:
+        """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
+
+    def rows(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the embeddings of ids of any shape: float32 [*ids.shape, d]."""
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors, ready for JSON."""
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The arrays themselves, by name."""
+
+    @classmethod
+    def shape_from(cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any]) -> TableShape:
+        """Sizes from what a file declares; a ``BadInputError`` where it makes no sense."""
+
+    @classmethod
+    def from_tensors(
+        cls,
+        tensors: Mapping[str, NDArray[Any]],
+        attributes: Mapping[str, Any],
+        padding_idx: int | None = None,
+    ) -> Self:
+        """Build the form and check every stored value; a ``BadInputError`` names the first bad one."""

@@ -1,0 +1,145 @@
+"""The manifest of a packed file: what each table is, as canonical JSON with a hash over itself."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.container import sha256
+from edge_embed.packed.form import Packed, TableShape, TensorSpec
+from edge_embed.packed.ids import check_padding_idx
+from edge_embed.packed.methods import METHODS
+from edge_embed.packed.strict_json import canonical, exact_keys, parse
+
+FORMAT_VERSION = 1
+_RESERVED = {"value_type": "float32", "row_scale": None, "group_widths": None}
+_TABLE_KEYS = {"method", "num_embeddings", "embedding_dim", "padding_idx", "attributes", "sha256", *_RESERVED}
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One table, as its file declares it.
+
+    Attributes:
+        method: A key of ``METHODS``.
+        shape: All sizes, checked.
+        padding_idx: The row that is exactly zero, or None.
+        sha256: SHA-256 of the stored bytes of each tensor, in hex.
+    """
+
+    method: str
+    shape: TableShape
+    padding_idx: int | None
+    sha256: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All tables of a file, sorted by name.
+
+    Attributes:
+        tables: By name.
+        file_bytes: Size of the file.
+    """
+
+    tables: Mapping[str, TableEntry]
+    file_bytes: int
+
+    def tensor_specs(self) -> dict[str, TensorSpec]:
+        """Every tensor the file must hold, named ``table/tensor``."""
+        return {
+            f"{name}/{tensor}": spec
+            for name, entry in self.tables.items()
+            for tensor, spec in entry.shape.tensor_specs().items()
+        }
+
+
+def write_manifest(tables: Mapping[str, Packed]) -> str:
+    """The manifest of some tables.
+
+    Raises:
+        BadInputError: There is no table, or a name cannot be used.
+    """
+    if not tables:
+        raise BadInputError("no tables to save, expected at least one")
+    entries = {}
+    for name, table in tables.items():
+        _check_name(name)
+        entries[name] = {
+            "method": table.method,
+            "num_embeddings": table.num_embeddings,
+            "embedding_dim": table.embedding_dim,
+            "padding_idx": table.padding_idx,
+            "attributes": table.attributes(),
+            "sha256": {tensor: sha256(array) for tensor, array in table.tensors().items()},
+            **_RESERVED,
+        }
+    return canonical({"format_version": FORMAT_VERSION, "tables": entries, "sha256": _hash(entries)})
+
+
+def parse_manifest(text: str, file_bytes: int) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        BadInputError: It is damaged, of another version, or names what this version does not know.
+    """
+    content = parse(text)
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if type(version) is not int or version != FORMAT_VERSION:
+        expected = f"expected {FORMAT_VERSION}; another release of edge_embed may read it"
+        raise BadInputError(f"format_version: got {version!r:.80}, {expected}")
+    content = exact_keys(content, {"format_version", "tables", "sha256"}, "manifest")
+    if canonical(content) != text:
+        raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
+    tables = content["tables"]
+    if content["sha256"] != _hash(tables):
+        expected = f"expected {content['sha256']!r:.80}: it is damaged"
+        raise BadInputError(f"manifest: its hash is {_hash(tables)}, {expected}")
+    if not isinstance(tables, dict) or not tables:
+        raise BadInputError(f"tables: got {tables!r:.80}, expected an object with at least one table")
+    return Manifest({name: _parse_entry(name, entry) for name, entry in tables.items()}, file_bytes)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put the place before the message of a ``BadInputError``."""
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{where}: {error}") from error
+
+
+def _parse_entry(name: str, content: Any) -> TableEntry:
+    _check_name(name)
+    with located(f"table {name!r}"):
+        content = exact_keys(content, _TABLE_KEYS, "entry")
+        for key, only in _RESERVED.items():
+            if content[key] != only:
+                expected = f"expected {only!r}: reserved in format v1, not built yet"
+                raise BadInputError(f"{key}: got {content[key]!r:.80}, {expected}")
+        method = content["method"]
+        if not isinstance(method, str) or method not in METHODS:
+            raise BadInputError(f"method: got {method!r:.80}, expected one of {sorted(METHODS)}")
+        if not isinstance(content["attributes"], dict):
+            raise BadInputError(f"attributes: got {content['attributes']!r:.80}, expected an object")
+        form, rows, columns = METHODS[method], content["num_embeddings"], content["embedding_dim"]
+        shape = form.shape_from(rows, columns, content["attributes"])
+        check_padding_idx(content["padding_idx"], shape.num_embeddings)
+        hashes = exact_keys(content["sha256"], set(shape.tensor_specs()), "sha256")
+        for tensor, text in hashes.items():
+            if not isinstance(text, str) or not re.fullmatch("[0-9a-f]{64}", text):
+                raise BadInputError(f"sha256: {tensor}: got {text!r:.80}, expected 64 lower-case hex digits")
+        return TableEntry(method, shape, content["padding_idx"], hashes)
+
+
+def _check_name(name: str) -> None:
+    """A name is printed on terminals and joined to tensor names: printable, and without the separator."""
+    if not name or "/" in name or not name.isprintable():
+        raise BadInputError(f"table name: got {name!r:.80}, expected printable text without '/'")
+
+
+def _hash(tables: Any) -> str:
+    return hashlib.sha256(canonical(tables).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Saved programs: capturing a model, and reading it back without evaluating anything from the file."""

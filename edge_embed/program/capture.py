@@ -1,0 +1,134 @@
+"""Captures a model as a ``torch.export`` archive that needs neither the user's class nor their code.
+
+In the archive each compressed layer is one opaque operator over its parameters, recurrent layers keep a
+dynamic length, and no path or line of the user's source is left.
+"""
+
+import inspect
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops.recurrent import opaque_recurrence
+from edge_embed.program.reader import EXTRA, EXTRA_VERSION
+
+ExampleInputs = Tensor | Sequence[Any] | Mapping[str, Any]
+
+
+def write_archive(
+    model: nn.Module,
+    file: IO[bytes],
+    example_inputs: ExampleInputs,
+    dynamic_shapes: Any = None,
+    vocabulary: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Trace ``model`` in eval mode and write the archive to ``file``.
+
+    Args:
+        model: any module.
+        file: binary, writable.
+        example_inputs: a tensor, positional inputs, or keyword inputs by name.
+        dynamic_shapes: as for ``torch.export.export``; by default every dimension that the model allows
+            is dynamic.
+        vocabulary: the token of every id.
+        metadata: strings that travel with the model.
+
+    Raises:
+        BadInputError: if the model cannot be traced.
+    """
+    args, kwargs = _arguments(example_inputs)
+    program = trace(model, args, kwargs, dynamic_shapes).run_decompositions({})  # in-place calls become plain
+    for node in program.graph.nodes:
+        for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node"):
+            node.meta.pop(key, None)
+    extra = {
+        "format_version": EXTRA_VERSION,
+        "dimensions": _chosen_names(dynamic_shapes, program),
+        "outputs": _output_names(program),
+        "vocabulary": None if vocabulary is None else list(vocabulary),
+        "metadata": dict(metadata or {}),
+    }
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")  # torch's own use
+        torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})
+
+
+def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example_inputs, Tensor):
+        return (example_inputs,), {}
+    if isinstance(example_inputs, Mapping):
+        return (), dict(example_inputs)
+    return tuple(example_inputs), {}
+
+
+def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
+    """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
+    if dynamic_shapes is None:
+        dynamic_shapes = _all_dynamic(model, args, kwargs)
+    # Without this setting an example dimension of 0 or 1 would be frozen silently.
+    sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+    with _eval_mode(model), sizes_of_one, opaque_recurrence(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*_flat_weights.*were assigned during export")
+        try:
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        except BadInputError:
+            raise
+        except Exception as error:  # torch raises dozens of unrelated types here
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BadInputError(
+                f"{type(model).__name__} cannot be traced with these example inputs: {reason}. Check that "
+                "model(*example_inputs) runs, and replace branches on values by tensor arithmetic"
+            ) from error
+
+
+def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Every dimension of every tensor dynamic, unless the model itself fixes it."""
+    try:
+        bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise BadInputError(f"example_inputs do not fit {type(model).__name__}.forward: {error}") from error
+    return pytree.tree_map(
+        lambda leaf: (Dim.AUTO,) * leaf.dim() if isinstance(leaf, Tensor) else None, dict(bound)
+    )
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+
+
+def _chosen_names(dynamic_shapes: Any, program: ExportedProgram) -> dict[str, dict[str, str]]:
+    """The names of the user's own ``Dim`` objects, by input and position."""
+    if dynamic_shapes is None:
+        return {}
+    inputs = program.graph_signature.user_inputs
+    specs = dynamic_shapes.items() if isinstance(dynamic_shapes, Mapping) else zip(inputs, dynamic_shapes, strict=False)
+    names: dict[str, dict[str, str]] = {}
+    for name, spec in specs:
+        dimensions = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
+        names[str(name)] = {str(at): dim.__name__ for at, dim in dimensions if isinstance(dim, Dim)}
+    return names
+
+
+def _output_names(program: ExportedProgram) -> list[str]:
+    """``logits`` for ``{"logits": ...}``; outputs without a key are named by position."""
+    tree = program.call_spec.out_spec
+    if tree is None or tree.type is not dict:
+        return []
+    leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * tree.num_leaves, tree))
+    return ["_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path) for path, _ in leaves]

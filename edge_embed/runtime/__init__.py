@@ -1,0 +1,1 @@
+"""What runs exported files: the operator library, sessions, single kernels. Needs neither torch nor onnx."""

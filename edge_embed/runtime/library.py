@@ -1,0 +1,92 @@
+"""Finds the operator library and makes sure that it belongs to this package."""
+
+import ctypes
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from edge_embed.errors import BadInputError, EdgeEmbedError
+
+ENVIRONMENT_NAME = "EDGE_EMBED_LIBRARY"
+_DISTRIBUTION = "edge-embed"
+
+
+def get_library_path() -> Path:
+    """Return the absolute path of the operator library, ready for ``register_custom_ops_library``.
+
+    The environment variable ``EDGE_EMBED_LIBRARY`` goes first; without it, the library that was
+    installed with this package is taken. The library is loaded and asked for its version.
+
+    Raises:
+        BadInputError: ``EDGE_EMBED_LIBRARY`` names no file, or the library found is not ours or is of
+            another version.
+        EdgeEmbedError: the package is not installed, or installed without its library.
+    """
+    override = os.environ.get(ENVIRONMENT_NAME)
+    path = Path(override).expanduser().resolve() if override else _installed_path()
+    if not path.is_file():
+        raise _missing(path, from_environment=bool(override))
+    _check_version(path)
+    return path
+
+
+def _installed_path() -> Path:
+    # Asked of the installed distribution, not of __file__: in an editable install, or with a checkout first
+    # on sys.path, the Python files lie elsewhere than what CMake built.
+    return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name()}"))).resolve()
+
+
+def _file_name() -> str:
+    if sys.platform == "win32":
+        return "edge_embed_ops.dll"
+    return f"libedge_embed_ops.{'dylib' if sys.platform == 'darwin' else 'so'}"
+
+
+def _distribution() -> metadata.Distribution:
+    try:
+        return metadata.distribution(_DISTRIBUTION)
+    except metadata.PackageNotFoundError as error:
+        raise EdgeEmbedError(
+            f"package {_DISTRIBUTION} is not installed for {sys.executable}, so it has no version and no "
+            "operator library: run `make install` in a checkout, or install the wheel"
+        ) from error
+
+
+def _missing(path: Path, *, from_environment: bool) -> EdgeEmbedError:
+    if from_environment:
+        return BadInputError(
+            f"{ENVIRONMENT_NAME} names {path}, which is no file: set it to the operator library, or unset it"
+        )
+    return EdgeEmbedError(
+        f"expected the operator library at {path}, found none: install the package again "
+        f"(`make install` in a checkout), or set {ENVIRONMENT_NAME} to a library built from runtime_ops"
+    )
+
+
+def _check_version(path: Path) -> None:
+    expected = _distribution().version
+    got = _version_of(path)
+    if got != expected:
+        raise BadInputError(
+            f"operator library {path} is of version {got}, expected {expected} as the Python package: "
+            f"install both together (`make install` in a checkout), or unset {ENVIRONMENT_NAME}"
+        )
+
+
+def _version_of(path: Path) -> str:
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BadInputError(
+            f"got {path}, which this system cannot load ({error}): expected a library built for this machine"
+        ) from error
+    try:
+        ee_version = library.ee_version
+    except AttributeError as error:
+        raise BadInputError(
+            f"got {path}, which has no function ee_version: expected the operator library of {_DISTRIBUTION}"
+        ) from error
+    ee_version.argtypes = []
+    ee_version.restype = ctypes.c_char_p
+    return bytes(ee_version() or b"none").decode("utf-8", "replace")

@@ -1,0 +1,192 @@
+"""A lowered program -> one ONNX file: custom nodes, and their bodies as functions of the same name.
+
+A runtime that has the operator library registered runs its kernel; any other runs the body. Nothing in the
+file depends on the machine, the folder or the time: the same model gives the same bytes.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+from torch.export import Dim, ExportedProgram
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.dpq import DPQ
+from edge_embed.exporters.onnx.method import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, OnnxMethod
+from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
+from edge_embed.exporters.onnx.storage import ExternalData, goes_external, write_model
+from edge_embed.files import new_files
+from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.program.capture import trace
+from edge_embed.packed.manifest import write_manifest
+from edge_embed.program.program import Program, ProgramInput
+
+METHODS: tuple[OnnxMethod, ...] = (DPQ,)
+MANIFEST_KEY = "edge_embed.tables"
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """What was written.
+
+    Attributes:
+        files: the ONNX file, then its weights file if there is one.
+        dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
+        frozen: dimensions that have one size, in the same form.
+    """
+
+    files: tuple[Path, ...]
+    dynamic: Mapping[str, list[str]]
+    frozen: Mapping[str, list[str]]
+
+
+def export_onnx(
+    lowered: LoweredProgram, path: Path, external_data: ExternalData = "auto", force: bool = False
+) -> ExportedFile:
+    """Write a lowered program as ONNX (opset 18, IR 10).
+
+    Args:
+        lowered: from `edge_embed.lowering.graph.lower_program`.
+        path: the file to write; weights go to ``<path>.data`` beside it where they are external.
+        external_data: ``auto`` keeps one file up to 128 MB of weights.
+        force: overwrite existing files.
+
+    Raises:
+        BadInputError: if the program has no compressed table, or an operator without ONNX equivalent.
+        OutputError: if the file cannot be written; nothing partial is left.
+    """
+    if not lowered.tables:
+        dense = ", ".join(report.name for report in lowered.reports) or "none at all"
+        raise BadInputError(
+            f"the model has no compressed table (embeddings found: {dense}): train one as DPQEmbedding in "
+            "place of nn.Embedding, or compress the trained table with `edge-embed compress`"
+        )
+    model = build_model(lowered)
+    data = [path.with_name(path.name + ".data")] if goes_external(model, external_data) else []
+    with new_files([*data, path], force=force) as temporary:
+        write_model(model, temporary[-1], temporary[0] if data else None)
+    return ExportedFile((path, *data), _dimensions(model, str), _dimensions(model, int))
+
+
+def build_model(lowered: LoweredProgram) -> ir.Model:
+    """The ONNX model in memory; packed tables are referenced, not copied."""
+    program = lowered.program
+    traced = trace(program.module, program.example_inputs, {}, {"inputs": tuple(map(_dims, program.inputs))})
+    model = _translate(program, traced)
+    used = {node.op_type for node in model.graph if node.domain == DOMAIN}
+    for method in METHODS:
+        if method.op_type in used:
+            function = ir.serde.deserialize_function(method.function())
+            model.functions[function.identifier()] = function
+    model.opset_imports[DOMAIN] = DOMAIN_VERSION
+    model.ir_version = IR_VERSION
+    _rename_dimensions(model, program)
+    _anonymize(model)
+    model.metadata_props.update(_metadata(lowered))
+    return model
+
+
+def _dims(declared: ProgramInput) -> tuple[object, ...]:
+    return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in declared.shape)
+
+
+def _translate(program: Program, traced: ExportedProgram) -> ir.Model:
+    table = TRANSLATIONS | {method.operator: method.translation() for method in METHODS}
+    try:
+        with _quiet():
+            exported = torch.onnx.export(
+                traced,
+                input_names=[declared.name for declared in program.inputs],
+                output_names=list(program.output_names),
+                opset_version=OPSET,
+                custom_translation_table=table,
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise BadInputError(f"the model cannot be expressed in ONNX: {_reason(error)}") from error
+    assert exported is not None  # given with dynamo=True
+    return exported.model
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter reports on stdout, by warnings and by logging; errors reach us as exceptions."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _reason(error: BaseException) -> str:
+    """The line that names the operator, out of a report of many pages."""
+    text = f"{error}\n{error.__cause__ or ''}"
+    found = re.search(r"No ONNX function found for [^\n.]*|No decompositions registered[^\n]*", text)
+    return found.group(0) if found else text.strip().partition("\n")[0]
+
+
+def _rename_dimensions(model: ir.Model, program: Program) -> None:
+    """``batch`` and ``sequence`` instead of ``s77`` and ``s27``, everywhere; derived sizes become unnamed."""
+    names: dict[str, str] = {}
+    for value, declared in zip(model.graph.inputs, program.inputs, strict=True):
+        for size, name in zip(value.shape or (), declared.shape, strict=True):
+            if isinstance(size, ir.SymbolicDim) and isinstance(name, str):
+                names[str(size.value)] = name
+    for value in _values(model):
+        for axis, size in enumerate(value.shape or ()):
+            if isinstance(size, ir.SymbolicDim) and value.shape is not None:
+                value.shape[axis] = names.get(str(size.value))
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    yield from model.graph.inputs
+    for node in model.graph:
+        yield from node.outputs
+
+
+def _anonymize(model: ir.Model) -> None:
+    """Drop what tracing recorded of the user's source files, folders and class names."""
+    model.producer_name, model.producer_version = "edge-embed", metadata.version("edge-embed")
+    model.doc_string = model.graph.doc_string = None
+    model.graph.name = "edge_embed"
+    model.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    for value in [*_values(model), *model.graph.initializers.values()]:
+        value.metadata_props.clear()
+        value.doc_string = None
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+
+
+def _metadata(lowered: LoweredProgram) -> dict[str, str]:
+    """Hashes and sizes of the tables as in a packed file, and what travels with the model."""
+    program = lowered.program
+    properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
+    if program.vocabulary is not None:
+        properties["edge_embed.vocabulary"] = json.dumps(list(program.vocabulary), ensure_ascii=False)
+    if program.metadata:
+        properties["edge_embed.metadata"] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
+    return properties
+
+
+def _dimensions(model: ir.Model, kind: type[int] | type[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for value in [*model.graph.inputs, *model.graph.outputs]:
+        sizes = [size if isinstance(size, int) else str(size.value or "derived") for size in value.shape or ()]
+        found[str(value.name)] = [str(size) for size in sizes if isinstance(size, kind)]
+    return found

@@ -1,0 +1,35 @@
+// The one enum of errors. Plain C, because the C ABI (c_api/edge_embed.h) hands it to its callers.
+#ifndef EDGE_EMBED_KERNELS_STATUS_H_
+#define EDGE_EMBED_KERNELS_STATUS_H_
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Values are part of the C ABI: append, never renumber. status.cc has a sentence for each.
+typedef enum ee_status {
+  EE_OK = 0,
+  EE_NULL_POINTER = 1,
+  EE_BAD_SHAPE = 2,
+  EE_BAD_NUM_CODES = 3,
+  EE_BAD_BITS = 4,
+  EE_BAD_PADDING = 5,
+  EE_SIZE_OVERFLOW = 6,
+  EE_SHORT_CODES = 7,
+  EE_SHORT_VALUES = 8,
+  EE_SHORT_OUTPUT = 9,
+  EE_ID_OUT_OF_RANGE = 10
+} ee_status;
+
+#ifdef __cplusplus
+}  // extern "C"
+
+namespace edge_embed {
+
+// One sentence without a final stop, never null: also for a value that is not in the enum.
+const char* StatusMessage(int status);
+
+}  // namespace edge_embed
+#endif
+
+#endif  // EDGE_EMBED_KERNELS_STATUS_H_

@@ -1,0 +1,57 @@
+// Entry points that ONNX Runtime calls when the library is registered with its session options.
+#include <onnxruntime_c_api.h>
+
+#include "ort/dpq_embedding.h"
+#include "ort/message.h"
+#include "ort/node.h"
+
+#define EE_ORT_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace edge_embed::ort {
+namespace {
+
+// Add an operator: one line here, one file beside dpq_embedding.cc.
+constexpr const OrtCustomOp* kOps[] = {&kDpqEmbeddingInt32, &kDpqEmbeddingInt64};
+
+OrtStatus* FailOldRuntime(const OrtApiBase& base) {
+  const OrtApi* oldest = base.GetApi(1);
+  if (oldest == nullptr) return nullptr;  // no API at all: nothing to make a status with
+  Message message;
+  message << "edge_embed: got ONNX Runtime " << base.GetVersionString()
+          << ", expected 1.16 or newer: upgrade onnxruntime, or run the model without this library";
+  return oldest->CreateStatus(ORT_FAIL, message.text());
+}
+
+OrtStatus* AddOps(const OrtApi& api, OrtCustomOpDomain* domain) {
+  for (const OrtCustomOp* op : kOps) {
+    if (OrtStatus* status = api.CustomOpDomain_Add(domain, op)) return status;
+  }
+  return nullptr;
+}
+
+// The options keep a pointer to the domain for as long as they and their sessions live, and say nothing when
+// they end: a registered domain (a few hundred bytes for each SessionOptions) is never released.
+OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) {
+  const OrtApi* api = base->GetApi(kOrtApiVersion);
+  if (api == nullptr) return FailOldRuntime(*base);
+  OrtCustomOpDomain* domain = nullptr;
+  if (OrtStatus* status = api->CreateCustomOpDomain(kDomain, &domain)) return status;
+  OrtStatus* status = AddOps(*api, domain);
+  if (status == nullptr) status = api->AddCustomOpDomain(options, domain);
+  if (status != nullptr) api->ReleaseCustomOpDomain(domain);
+  return status;
+}
+
+}  // namespace
+}  // namespace edge_embed::ort
+
+// The name that ONNX Runtime looks for in a library given by path.
+EE_ORT_EXPORT OrtStatus* ORT_API_CALL RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
+  return edge_embed::ort::Register(options, base);
+}
+
+// The same under a name of our own, for apps that link us statically beside other operator libraries.
+EE_ORT_EXPORT OrtStatus* ORT_API_CALL RegisterEdgeEmbedOps(OrtSessionOptions* options,
+                                                           const OrtApiBase* base) {
+  return edge_embed::ort::Register(options, base);
+}

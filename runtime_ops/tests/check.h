@@ -1,0 +1,26 @@
+// The whole test framework: a failed check says where and ends the program.
+#ifndef EDGE_EMBED_TESTS_CHECK_H_
+#define EDGE_EMBED_TESTS_CHECK_H_
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace edge_embed::testing {
+
+// What is being tested now, printed when a check fails.
+inline std::string& Context() {
+  static std::string context;
+  return context;
+}
+
+[[noreturn]] inline void Fail(const char* file, int line, const char* condition) {
+  std::fprintf(stderr, "%s:%d: failed: %s\n  %s\n", file, line, condition, Context().c_str());
+  std::exit(1);
+}
+
+}  // namespace edge_embed::testing
+
+#define CHECK(condition) ((condition) ? void() : ::edge_embed::testing::Fail(__FILE__, __LINE__, #condition))
+
+#endif  // EDGE_EMBED_TESTS_CHECK_H_

@@ -1,0 +1,137 @@
+// A DPQ table made from plain integer codes, with what its rows must be. The expected rows come straight from
+// the integers and never from packed bytes, so that the kernel's unpacking has nothing in common with them.
+#ifndef EDGE_EMBED_TESTS_DPQ_CASE_H_
+#define EDGE_EMBED_TESTS_DPQ_CASE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/dpq/dpq.h"
+#include "tests/guarded_buffer.h"
+
+namespace edge_embed::testing {
+
+struct DpqShape {
+  int64_t rows;
+  int64_t num_codes;
+  int64_t groups;
+  int64_t width;
+  bool shared = false;
+  int64_t padding_idx = dpq::kNoPadding;
+  // Bytes by which codes and values are moved away from the end page: sets their alignment.
+  size_t misalign = 0;
+  bool hostile = false;  // codes up to 2^bits - 1, beyond num_codes
+};
+
+inline std::string Describe(const DpqShape& s) {
+  return "rows=" + std::to_string(s.rows) + " num_codes=" + std::to_string(s.num_codes) +
+         " groups=" + std::to_string(s.groups) + " width=" + std::to_string(s.width) +
+         " shared=" + std::to_string(s.shared) + " padding=" + std::to_string(s.padding_idx) +
+         " misalign=" + std::to_string(s.misalign) + " hostile=" + std::to_string(s.hostile);
+}
+
+inline int BitsOf(int64_t num_codes) {
+  int bits = 0;
+  for (int64_t left = num_codes - 1; left > 0; left /= 2) ++bits;
+  return bits;
+}
+
+class DpqCase {
+ public:
+  explicit DpqCase(const DpqShape& shape, uint32_t seed = 1)
+      : shape_(shape),
+        bits_(BitsOf(shape.num_codes)),
+        random_(seed),
+        codes_(MakeCodes()),
+        values_(MakeValues()),
+        packed_(Pack()),
+        code_buffer_(packed_.size() + shape.misalign),
+        value_buffer_(values_.size() * sizeof(float) + shape.misalign) {
+    Context() = Describe(shape);
+    std::memcpy(code_buffer_.data(), packed_.data(), packed_.size());
+    std::memcpy(value_buffer_.data(), values_.data(), values_.size() * sizeof(float));
+  }
+
+  dpq::Table table() const {
+    dpq::Table table{};
+    table.codes = code_buffer_.data();
+    table.codes_bytes = packed_.size();
+    table.values = value_buffer_.data();
+    table.values_bytes = values_.size() * sizeof(float);
+    table.num_embeddings = shape_.rows;
+    table.num_codes = shape_.num_codes;
+    table.num_groups = shape_.groups;
+    table.group_width = shape_.width;
+    table.padding_idx = shape_.padding_idx;
+    table.bits = bits_;
+    table.shared = shape_.shared;
+    return table;
+  }
+
+  size_t dim() const { return static_cast<size_t>(shape_.groups * shape_.width); }
+
+  std::vector<float> ExpectedRow(int64_t id) const {
+    std::vector<float> row(dim(), 0.0F);
+    if (id == shape_.padding_idx) return row;
+    for (int64_t group = 0; group < shape_.groups; ++group) {
+      int64_t code = codes_[static_cast<size_t>(id * shape_.groups + group)];
+      if (code >= shape_.num_codes) code = shape_.num_codes - 1;
+      const int64_t book = shape_.shared ? 0 : group;
+      for (int64_t k = 0; k < shape_.width; ++k) {
+        row[static_cast<size_t>(group * shape_.width + k)] =
+            values_[static_cast<size_t>((book * shape_.num_codes + code) * shape_.width + k)];
+      }
+    }
+    return row;
+  }
+
+ private:
+  std::vector<int64_t> MakeCodes() {
+    const int64_t top = shape_.hostile ? (int64_t{1} << bits_) - 1 : shape_.num_codes - 1;
+    std::uniform_int_distribution<int64_t> draw(0, top);
+    std::vector<int64_t> codes(static_cast<size_t>(shape_.rows * shape_.groups));
+    for (int64_t& code : codes) code = draw(random_);
+    codes.front() = top;  // the extremes are always there
+    codes.back() = top;
+    return codes;
+  }
+
+  std::vector<float> MakeValues() {
+    const int64_t books = shape_.shared ? 1 : shape_.groups;
+    std::normal_distribution<float> draw;
+    std::vector<float> values(static_cast<size_t>(books * shape_.num_codes * shape_.width));
+    for (float& value : values) value = draw(random_);
+    return values;
+  }
+
+  // One bit after the other, from the definition of the layout.
+  std::vector<unsigned char> Pack() const {
+    const size_t row_bytes = static_cast<size_t>((shape_.groups * bits_ + 7) / 8);
+    std::vector<unsigned char> packed(static_cast<size_t>(shape_.rows) * row_bytes, 0);
+    for (int64_t row = 0; row < shape_.rows; ++row) {
+      for (int64_t bit = 0; bit < shape_.groups * bits_; ++bit) {
+        const int64_t code = codes_[static_cast<size_t>(row * shape_.groups + bit / bits_)];
+        if (((code >> (bit % bits_)) & 1) == 0) continue;
+        unsigned char& byte = packed[static_cast<size_t>(row) * row_bytes + static_cast<size_t>(bit / 8)];
+        byte = static_cast<unsigned char>(byte | (1U << (bit % 8)));
+      }
+    }
+    return packed;
+  }
+
+  DpqShape shape_;
+  int bits_;
+  std::mt19937 random_;
+  std::vector<int64_t> codes_;
+  std::vector<float> values_;
+  std::vector<unsigned char> packed_;
+  GuardedBuffer code_buffer_;
+  GuardedBuffer value_buffer_;
+};
+
+}  // namespace edge_embed::testing
+
+#endif  // EDGE_EMBED_TESTS_DPQ_CASE_H_

@@ -1,0 +1,49 @@
+// Runs the fuzz target without libFuzzer: on the files given, else on random inputs, the same in every run.
+// Usage: fuzz_dpq [FILE...]        or: fuzz_dpq --iterations N
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace {
+
+constexpr long kIterations = 200000;
+
+int RunRandom(long iterations) {
+  std::mt19937 random(20261120);
+  for (long i = 0; i < iterations; ++i) {
+    std::vector<uint8_t> input(random() % 512);
+    for (uint8_t& byte : input) byte = static_cast<uint8_t>(random());
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+  }
+  std::printf("%ld inputs\n", iterations);
+  return 0;
+}
+
+int RunFile(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    std::fprintf(stderr, "%s: cannot be read\n", path);
+    return 1;
+  }
+  const std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
+  return LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count == 3 && std::strcmp(arguments[1], "--iterations") == 0) {
+    return RunRandom(std::atol(arguments[2]));
+  }
+  if (count == 1) return RunRandom(kIterations);
+  int failed = 0;
+  for (int i = 1; i < count; ++i) failed |= RunFile(arguments[i]);
+  return failed;
+}

@@ -1,0 +1,104 @@
+// The reference kernel gives exactly the rows of the definition, for every size around a vector's width.
+#include "tests/dpq_case.h"
+
+namespace edge_embed::testing {
+namespace {
+
+constexpr int64_t kLaneSizes[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97};
+
+bool SameBits(const float* got, const std::vector<float>& expected) {
+  return std::memcmp(got, expected.data(), expected.size() * sizeof(float)) == 0;
+}
+
+template <typename Id>
+void CheckGather(const DpqCase& dpq_case, const std::vector<Id>& ids) {
+  const dpq::Table table = dpq_case.table();
+  CHECK(dpq::Validate(table) == EE_OK);
+  const GuardedBuffer output(ids.size() * dpq_case.dim() * sizeof(float));
+  float* rows = reinterpret_cast<float*>(output.data());
+  size_t bad = 12345;
+  CHECK(dpq::GatherF32Reference(table, ids.data(), 0, ids.size(), rows, &bad) == EE_OK);
+  CHECK(bad == 12345);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    CHECK(SameBits(rows + i * dpq_case.dim(), dpq_case.ExpectedRow(ids[i])));
+  }
+}
+
+void CheckAllRows(const DpqShape& shape) {
+  const DpqCase dpq_case(shape);
+  std::vector<int64_t> ids;
+  for (int64_t id = shape.rows; id-- > 0;) ids.push_back(id);
+  CheckGather(dpq_case, ids);
+  CheckGather(dpq_case, std::vector<int32_t>(ids.begin(), ids.end()));
+}
+
+void TestGroupsAndWidths() {
+  for (const int64_t groups : kLaneSizes) {
+    for (const int64_t width : kLaneSizes) {
+      CheckAllRows({3, 16, groups, width});
+      CheckAllRows({2, 11, groups, width, true});
+    }
+  }
+}
+
+void TestEveryBitWidth() {
+  for (int bits = 1; bits <= 16; ++bits) {
+    const int64_t full = int64_t{1} << bits;
+    for (const int64_t num_codes : {full, full - 1, full / 2 + 1}) {
+      if (BitsOf(num_codes) != bits) continue;
+      for (const int64_t groups : {1, 2, 3, 5, 7, 8, 9, 17}) {
+        CheckAllRows({5, num_codes, groups, 1});
+        CheckAllRows({5, num_codes, groups, 3, true});
+      }
+    }
+  }
+}
+
+void TestAnyAlignment() {
+  for (size_t misalign = 0; misalign < 8; ++misalign) {
+    CheckAllRows({9, 16, 8, 4, false, dpq::kNoPadding, misalign});
+    CheckAllRows({9, 37, 5, 3, true, dpq::kNoPadding, misalign});
+  }
+}
+
+void TestNumbersOfIds() {
+  const DpqCase dpq_case({13, 16, 6, 4});
+  for (const int64_t count : kLaneSizes) {
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < count; ++i) ids.push_back(i * 5 % 13);
+    CheckGather(dpq_case, ids);
+  }
+  CheckGather(dpq_case, std::vector<int64_t>{});
+}
+
+void TestPaddingRowIsPositiveZero() {
+  for (const int64_t padding : {0, 3, 6}) CheckAllRows({7, 16, 5, 3, false, padding});
+}
+
+// A part of the rows is written where the whole output has it, and nothing else is touched.
+void TestPartOfTheRows() {
+  const DpqCase dpq_case({6, 8, 3, 2});
+  const std::vector<int64_t> ids = {5, 4, 3, 2, 1, 0};
+  std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
+  size_t bad = 0;
+  CHECK(dpq::GatherF32Reference(dpq_case.table(), ids.data(), 2, 4, rows.data(), &bad) == EE_OK);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::vector<float> untouched(dpq_case.dim(), -7.0F);
+    CHECK(SameBits(rows.data() + i * dpq_case.dim(),
+                   i == 2 || i == 3 ? dpq_case.ExpectedRow(ids[i]) : untouched));
+  }
+}
+
+}  // namespace
+}  // namespace edge_embed::testing
+
+int main() {
+  using namespace edge_embed::testing;
+  TestGroupsAndWidths();
+  TestEveryBitWidth();
+  TestAnyAlignment();
+  TestNumbersOfIds();
+  TestPaddingRowIsPositiveZero();
+  TestPartOfTheRows();
+  return 0;
+}

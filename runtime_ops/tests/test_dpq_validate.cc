@@ -1,0 +1,111 @@
+// A table passes Validate only when no index can leave its buffers.
+#include <limits>
+#include <set>
+
+#include "tests/dpq_case.h"
+
+namespace edge_embed::testing {
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+// n=4 rows of 3 groups of 4 bits (2 bytes a row), 10 codes, width 2.
+const DpqShape kShape{4, 10, 3, 2};
+
+template <typename Change>
+ee_status After(Change change) {
+  const DpqCase dpq_case(kShape);
+  dpq::Table table = dpq_case.table();
+  CHECK(dpq::Validate(table) == EE_OK);
+  change(table);
+  return dpq::Validate(table);
+}
+
+void TestWrongFields() {
+  CHECK(After([](dpq::Table& t) { t.codes = nullptr; }) == EE_NULL_POINTER);
+  CHECK(After([](dpq::Table& t) { t.values = nullptr; }) == EE_NULL_POINTER);
+  for (const int64_t count : {int64_t{0}, int64_t{-1}, -kHuge}) {
+    CHECK(After([=](dpq::Table& t) { t.num_embeddings = count; }) == EE_BAD_SHAPE);
+    CHECK(After([=](dpq::Table& t) { t.num_groups = count; }) == EE_BAD_SHAPE);
+    CHECK(After([=](dpq::Table& t) { t.group_width = count; }) == EE_BAD_SHAPE);
+  }
+  for (const int64_t num_codes : {int64_t{1}, int64_t{0}, int64_t{-2}, int64_t{65537}, kHuge}) {
+    CHECK(After([=](dpq::Table& t) { t.num_codes = num_codes; }) == EE_BAD_NUM_CODES);
+  }
+  for (const int bits : {3, 5, 0, -1, 17, 1000}) {
+    CHECK(After([=](dpq::Table& t) { t.bits = bits; }) == EE_BAD_BITS);
+  }
+  for (const int64_t padding : {int64_t{-2}, int64_t{4}, kHuge, -kHuge}) {
+    CHECK(After([=](dpq::Table& t) { t.padding_idx = padding; }) == EE_BAD_PADDING);
+  }
+}
+
+void TestShortBuffers() {
+  CHECK(After([](dpq::Table& t) { --t.codes_bytes; }) == EE_SHORT_CODES);
+  CHECK(After([](dpq::Table& t) { --t.values_bytes; }) == EE_SHORT_VALUES);
+  CHECK(After([](dpq::Table& t) { t.num_embeddings = 5; }) == EE_SHORT_CODES);
+  CHECK(After([](dpq::Table& t) { t.group_width = 3; }) == EE_SHORT_VALUES);
+  CHECK(After([](dpq::Table& t) { t.num_codes = 11; }) == EE_SHORT_VALUES);
+  CHECK(After([](dpq::Table& t) { t.shared = true; }) == EE_OK);  // needs a third of the values
+}
+
+void TestSizesThatOverflow() {
+  for (const int64_t huge : {kHuge, kHuge / 2 + 1, int64_t{1} << 61, int64_t{1} << 60}) {
+    const ee_status rows = After([=](dpq::Table& t) { t.num_embeddings = huge; });
+    CHECK(rows == EE_SIZE_OVERFLOW || rows == EE_SHORT_CODES);
+    const ee_status groups = After([=](dpq::Table& t) { t.num_groups = huge; });
+    CHECK(groups == EE_SIZE_OVERFLOW || groups == EE_SHORT_CODES);
+    CHECK(After([=](dpq::Table& t) { t.group_width = huge; }) == EE_SIZE_OVERFLOW);
+  }
+  // 2^62 rows of 2 bytes and of 4 groups: 64-bit products that come out as zero when they wrap.
+  CHECK(After([](dpq::Table& t) { t.num_groups = int64_t{1} << 62; }) == EE_SIZE_OVERFLOW);
+  CHECK(After([](dpq::Table& t) {
+          t.num_embeddings = int64_t{1} << 62;
+          t.num_groups = 8;
+        }) == EE_SIZE_OVERFLOW);
+}
+
+void TestOutputBytes() {
+  const DpqCase dpq_case(kShape);
+  size_t bytes = 0;
+  CHECK(dpq::OutputBytes(dpq_case.table(), 7, &bytes));
+  CHECK(bytes == 7 * 6 * sizeof(float));
+  CHECK(dpq::OutputBytes(dpq_case.table(), 0, &bytes));
+  CHECK(bytes == 0);
+  CHECK(!dpq::OutputBytes(dpq_case.table(), std::numeric_limits<uint64_t>::max(), &bytes));
+  CHECK(!dpq::OutputBytes(dpq_case.table(), uint64_t{1} << 61, &bytes));
+}
+
+void TestBitsOfEveryNumCodes() {
+  for (int64_t num_codes = 2; num_codes <= dpq::kMaxNumCodes; ++num_codes) {
+    const ee_status status = After([=](dpq::Table& t) {
+      t.num_codes = num_codes;
+      t.bits = BitsOf(num_codes);
+      t.codes_bytes = t.values_bytes = size_t{1} << 40;  // Validate reads none of it
+    });
+    CHECK(status == EE_OK);
+  }
+}
+
+void TestEveryStatusHasItsOwnSentence() {
+  std::set<std::string> sentences;
+  for (int status = EE_OK; status <= EE_ID_OUT_OF_RANGE + 1; ++status) {
+    sentences.insert(StatusMessage(status));
+  }
+  CHECK(sentences.size() == EE_ID_OUT_OF_RANGE + 2);
+  CHECK(StatusMessage(-1) == std::string(StatusMessage(1000)));
+}
+
+}  // namespace
+}  // namespace edge_embed::testing
+
+int main() {
+  using namespace edge_embed::testing;
+  TestWrongFields();
+  TestShortBuffers();
+  TestSizesThatOverflow();
+  TestOutputBytes();
+  TestBitsOfEveryNumCodes();
+  TestEveryStatusHasItsOwnSentence();
+  return 0;
+}

@@ -1,0 +1,82 @@
+"""Damage without a plan: every bit, every length, and random bytes. Only ``BadInputError`` may come out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed import load_tables
+
+GOLDEN = (Path(__file__).parents[1] / "golden" / "dpq_v1.safetensors").read_bytes()
+HEADER_END = 8 + int.from_bytes(GOLDEN[:8], "little")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("damage") / "damaged.safetensors"
+
+
+def accepted(path: Path, data: bytes) -> bool:
+    path.write_bytes(data)
+    try:
+        load_tables(path)
+    except BadInputError:
+        return False
+    return True
+
+
+def test_every_flipped_bit_is_noticed(path: Path) -> None:
+    survivors = []
+    for bit in range(8 * len(GOLDEN)):
+        data = bytearray(GOLDEN)
+        data[bit // 8] ^= 1 << bit % 8
+        if accepted(path, bytes(data)):
+            survivors.append(bit)
+    assert not survivors
+    assert accepted(path, GOLDEN)
+
+
+def test_every_truncation_is_noticed(path: Path) -> None:
+    assert not [length for length in range(len(GOLDEN)) if accepted(path, GOLDEN[:length])]
+
+
+@given(st.binary(max_size=2 * (len(GOLDEN) - HEADER_END)))
+def test_any_bytes_after_a_valid_header(path: Path, body: bytes) -> None:
+    assert accepted(path, GOLDEN[:HEADER_END] + body) == (body == GOLDEN[HEADER_END:])
+
+
+@given(st.integers(0, len(GOLDEN)), st.integers(0, 40), st.binary(max_size=40))
+def test_any_stretch_replaced(path: Path, start: int, length: int, patch: bytes) -> None:
+    data = GOLDEN[:start] + patch + GOLDEN[start + length :]
+    assert accepted(path, data) == (data == GOLDEN)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, inner in items for place in [(value, key), *places(inner)]]
+
+
+@given(st.data(), JSON)
+def test_any_value_in_the_header_replaced(path: Path, data: st.DataObject, junk: Any) -> None:
+    header = json.loads(GOLDEN[8:HEADER_END])
+    manifest = json.loads(header["__metadata__"]["edge_embed"])
+    container, key = data.draw(st.sampled_from(places(manifest) + places(header)))
+    if container[key] == junk and type(container[key]) is type(junk):
+        return
+    container[key] = junk
+    if container is not header.get("__metadata__") and isinstance(header.get("__metadata__"), dict):
+        header["__metadata__"]["edge_embed"] = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(header).encode()
+    assert not accepted(path, len(text).to_bytes(8, "little") + text + GOLDEN[HEADER_END:])

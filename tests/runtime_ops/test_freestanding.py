@@ -1,0 +1,48 @@
+"""The library builds without libc and libstdc++, and that build works in ONNX Runtime and ctypes."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library is built and read")
+
+
+@pytest.fixture(scope="module")
+def library(cmake_build):
+    folder = cmake_build("-DEDGE_EMBED_FREESTANDING=ON", "-DEDGE_EMBED_TESTS=OFF")
+    return folder / "libedge_embed_ops.so"
+
+
+def test_it_needs_nothing(library):
+    readelf = shutil.which("readelf")
+    assert readelf is not None, "readelf comes with every compiler (binutils)"
+    dynamic = subprocess.run([readelf, "-dW", library], text=True, capture_output=True, check=True).stdout
+    symbols = subprocess.run([readelf, "-sW", library], text=True, capture_output=True, check=True).stdout
+    undefined = [line for line in symbols.splitlines() if " UND " in line and line.split()[-1] != "UND"]
+    assert "Dynamic section" in dynamic
+    assert "RegisterEdgeEmbedOps" in symbols
+    assert "NEEDED" not in dynamic
+    assert undefined == []
+
+
+def test_it_runs_in_onnx_runtime(library, make_table):
+    table = make_table(num_codes=37, width=5, padding_idx=0)
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(library))
+    session = ort.InferenceSession(table.model().SerializeToString(), options)
+    ids = np.arange(50).repeat(100).reshape(100, 50)
+    assert session.run(None, {"ids": ids})[0].tobytes() == table.rows(ids).tobytes()
+    with pytest.raises(Exception, match="got id -1 at position 0 .*expected 0 <= id < 50"):
+        session.run(None, {"ids": np.array([[-1]])})
+
+
+def test_its_c_functions_answer(library):
+    functions = ctypes.CDLL(str(library))
+    functions.ee_version.restype = functions.ee_status_message.restype = ctypes.c_char_p
+    assert functions.ee_version().count(b".") >= 2
+    assert b"negative" in functions.ee_status_message(10)

@@ -1,0 +1,69 @@
+"""The import rules of pyproject.toml hold on the package as it is shipped."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def shipped_tree(tmp_path: Path) -> Path:
+    """The folders as a wheel arranges them: in a checkout the exporters are no part of the package."""
+    without_caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "edge_embed", tmp_path / "edge_embed", ignore=without_caches)
+    shutil.copytree(ROOT / "exporters", tmp_path / "edge_embed" / "exporters", ignore=without_caches)
+    return tmp_path
+
+
+def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+    # -S: no site, so that neither an editable install nor a wheel shadows the tree.
+    search_path = os.pathsep.join([str(tree), *{sysconfig.get_path("purelib"), *sys.path[1:]}])
+    command = "from importlinter.cli import lint_imports_command as run; run()"
+    arguments = ["--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"]
+    return subprocess.run(
+        [sys.executable, "-S", "-c", command, *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": search_path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_import_rule_holds(shipped_tree: Path) -> None:
+    result = lint_imports(shipped_tree)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "contract"),
+    [
+        ("packed/dpq.py", "import torch", "The packed form is numpy only"),
+        ("packed/dpq.py", "from edge_embed.layers import dpq", "Imports go down only"),
+        ("layers/dpq.py", "import onnxruntime", "Training, capture and lowering know no target"),
+        ("runtime/library.py", "import torch", "The runtime side works where torch"),
+        ("exporters/onnx/__init__.py", "import onnxruntime", "Exporters write files and run nothing"),
+        ("exporters/onnx/__init__.py", "from edge_embed import cli", "Imports go down only"),
+    ],
+)
+def test_a_forbidden_import_is_seen(shipped_tree: Path, module: str, statement: str, contract: str) -> None:
+    path = shipped_tree / "edge_embed" / module
+    path.write_text(f"{path.read_text()}\n{statement}\n")
+    result = lint_imports(shipped_tree)
+    assert result.returncode == 1, result.stdout + result.stderr
+    broken = [line for line in result.stdout.splitlines() if line.endswith("BROKEN")]
+    assert any(line.startswith(contract) for line in broken), result.stdout
+
+
+def test_a_module_without_a_layer_is_seen(shipped_tree: Path) -> None:
+    (shipped_tree / "edge_embed" / "utils.py").write_text('"""Nowhere in the table."""\n')
+    result = lint_imports(shipped_tree)
+    assert result.returncode == 1
+    assert "edge_embed.utils" in result.stdout
