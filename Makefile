@@ -14,6 +14,7 @@ export PIP_CONSTRAINT := .ci/constraints.txt
 export PIP_BUILD_CONSTRAINT := .ci/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
 .PHONY: install demo test lint clean
@@ -21,8 +22,8 @@ BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type 
 install: .venv/installed
 
 .venv/installed: $(BUILT_FROM)
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || \
-		{ echo 'expected a Python with venv, for example by: apt-get install python3-venv' >&2; exit 1; }
+	@$(USABLE) 2>/dev/null || { $(PYTHON) -m venv --clear .venv && $(USABLE); } || \
+		{ echo 'expected a Python of 3.11 or newer with venv: apt-get install python3-venv, or PYTHON=...' >&2; exit 1; }
 	$(BIN)/python -m pip install --editable '.[dev]'
 	touch $@
 

@@ -78,7 +78,8 @@ if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
         elif name in _MODULE_OF:
             value = getattr(import_module(_MODULE_OF[name]), name)
         else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+            public = ", ".join(__all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; public are {public}")
         globals()[name] = value
         return value
 

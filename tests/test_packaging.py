@@ -180,15 +180,16 @@ class TestLibrary:
         assert "make install" in result.stderr
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, and the wheel made from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
+    return folder
+
+
 @pytest.mark.slow
 class TestDistributions:
-    @pytest.fixture(scope="class")
-    def built(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """The source distribution, and the wheel made from it."""
-        folder = tmp_path_factory.mktemp("dist")
-        subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
-        return folder
-
     def test_the_wheel_holds_the_package_and_the_operator_sources_alone(self, built: Path) -> None:
         (wheel,) = built.glob("*.whl")
         assert "-py3-none-" in wheel.name

@@ -214,7 +214,8 @@ class DPQEmbedding(nn.Module):
         with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
             response = dpq.responses(query, self._keys(), self.variant)  # [D, B, K]
             if self.distance_norm:
-                response = dpq.normalize(response, *self._batch_statistics(response, kept))
+                mean, variance = self._batch_statistics(response, kept)
+                response = (response - mean) * dpq.inverse_deviation(variance)
         code = response.max(dim=-1).indices  # [D, B]
         if self.variant == "sx":
             rows = self._softmax_rows(response, code)

@@ -136,7 +136,7 @@ def _stored_tensor(name: str, entry: Any) -> StoredTensor:
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return isinstance(value, list) and all(type(item) is int for item in value)
 
 
 def _check_tiling(tensors: Mapping[str, StoredTensor], data_size: int) -> None:

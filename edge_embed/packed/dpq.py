@@ -116,7 +116,8 @@ class PackedDPQ:
         """
         if tensors.keys() != {"codes", "values"}:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
-        table = cls(tensors["codes"], tensors["values"], attributes.get("num_groups"), padding_idx)
+        groups: Any = attributes.get("num_groups")
+        table = cls(tensors["codes"], tensors["values"], groups, padding_idx)
         declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes)
         if declared != table.shape:
             raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")

@@ -46,7 +46,9 @@ def write_archive(
         BadInputError: if the model cannot be traced.
     """
     args, kwargs = _arguments(example_inputs)
-    program = trace(model, args, kwargs, dynamic_shapes).run_decompositions({})  # in-place calls become plain
+    traced = trace(model, args, kwargs, dynamic_shapes)
+    with _torch_quiet():
+        program = traced.run_decompositions({})  # in-place calls become plain ones
     for node in program.graph.nodes:
         for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node"):
             node.meta.pop(key, None)
@@ -57,9 +59,16 @@ def write_archive(
         "vocabulary": None if vocabulary is None else list(vocabulary),
         "metadata": dict(metadata or {}),
     }
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")  # torch's own use
+    with _torch_quiet():
         torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})
+
+
+@contextmanager
+def _torch_quiet() -> Iterator[None]:
+    """Hide what torch 2.13 warns of its own calls."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
+        yield
 
 
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -4,10 +4,12 @@ Runtimes map external data into memory instead of copying it, if it is aligned: 
 and any vector load), and to 4,096 (a page) for large tensors.
 """
 
+import sys
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
@@ -28,7 +30,7 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     Raises:
         BadInputError: if they must not and the single file would pass protobuf's limit of 2 GB.
     """
-    size = sum(value.const_value.nbytes for value in _stored(model))
+    size = sum(tensor.nbytes for _, tensor in _stored(model))
     if external_data == "never" and size > _PROTOBUF_LIMIT:
         raise BadInputError(f"{size} bytes of weights do not fit one ONNX file (limit 2 GB): use --external-data auto")
     return external_data == "always" or (external_data == "auto" and size > AUTO_THRESHOLD)
@@ -38,28 +40,73 @@ def write_model(model: ir.Model, path: Path, data_path: Path | None) -> None:
     """Write ``model`` to ``path``, with larger weights in ``data_path`` (same folder) if it is given."""
     if data_path is not None:
         _move_weights(model, data_path)
-    path.write_bytes(ir.to_proto(model).SerializeToString(deterministic=True))
+    _write_streamed(model, path)
 
 
-def _stored(model: ir.Model) -> list[ir.Value]:
-    return [value for value in model.graph.initializers.values() if value.const_value is not None]
+def _stored(model: ir.Model) -> list[tuple[ir.Value, ir.TensorProtocol]]:
+    """The weights whose bytes are at hand (not in another file)."""
+    values = model.graph.initializers.values()
+    return [
+        (value, value.const_value)
+        for value in values
+        if value.const_value is not None and not isinstance(value.const_value, ir.ExternalTensor)
+    ]
 
 
 def _move_weights(model: ir.Model, data_path: Path) -> None:
     with data_path.open("wb") as file:
-        for value in _stored(model):
-            tensor = value.const_value
-            if tensor is None or tensor.nbytes < _SMALLEST_EXTERNAL:
+        for value, tensor in _stored(model):
+            if tensor.nbytes < _SMALLEST_EXTERNAL:
                 continue
-            alignment = 4096 if tensor.nbytes >= _LARGE else 64
-            file.write(b"\0" * (-file.tell() % alignment))
-            offset = file.tell()
-            array = np.ascontiguousarray(tensor.numpy())
-            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(memoryview(array).cast("B"))
-            if file.tell() - offset != tensor.nbytes:
-                raise EdgeEmbedError(f"weight {value.name} has {file.tell() - offset} bytes, expected {tensor.nbytes}")
+            file.write(b"\0" * (-file.tell() % (4096 if tensor.nbytes >= _LARGE else 64)))
+            place = {"location": data_path.name, "offset": file.tell(), "length": tensor.nbytes}
+            file.write(_bytes(tensor))
             value.const_value = ir.ExternalTensor(
-                data_path.name, offset, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape),
-                name=str(value.name), base_dir=data_path.parent,
-            )  # fmt: skip
+                **place, dtype=tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=str(value.name)
+            )
+
+
+def _write_streamed(model: ir.Model, path: Path) -> None:
+    """Serialise without copying large weights: only their headers go through protobuf.
+
+    Wire format: a field is the varint ``number << 3 | 2``, the length as a varint, then the content;
+    ModelProto.graph is 7, GraphProto.initializer 5, TensorProto.raw_data 9.
+    """
+    streamed: list[tuple[bytes, ir.TensorProtocol]] = []
+    for value, tensor in _stored(model):
+        if tensor.nbytes >= _LARGE:
+            header = onnx.TensorProto(name=value.name, dims=tensor.shape.numpy(), data_type=int(tensor.dtype))
+            streamed.append((header.SerializeToString() + _field(9, tensor.nbytes), tensor))
+            del model.graph.initializers[str(value.name)]
+    proto = ir.to_proto(model)
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    size = len(graph) + sum(
+        len(_field(5, len(header) + tensor.nbytes)) + len(header) + tensor.nbytes for header, tensor in streamed
+    )
+    with path.open("wb") as file:
+        file.write(proto.SerializeToString(deterministic=True))
+        file.write(_field(7, size))
+        file.write(graph)
+        for header, tensor in streamed:
+            file.write(_field(5, len(header) + tensor.nbytes))
+            file.write(header)
+            file.write(_bytes(tensor))
+
+
+def _bytes(tensor: ir.TensorProtocol) -> memoryview:
+    """The content of a weight, little-endian, without a copy where it is stored so already."""
+    array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
+    return memoryview((array if sys.byteorder == "little" else array.byteswap()).view(np.uint8))
+
+
+def _field(number: int, length: int) -> bytes:
+    return _varint(number << 3 | 2) + _varint(length)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])

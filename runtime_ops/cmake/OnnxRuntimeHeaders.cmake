@@ -5,8 +5,8 @@
 #   4. the release archive of ONNX Runtime, by URL and hash.
 # 3 and 4 store what they find in the user's cache. The header is plain C and the same on every platform.
 
-# Only here to be compiled against: the library asks for API 16 at run time, so any header from 1.16 on does.
-set(EDGE_EMBED_MIN_ORT_API 16)
+# Only here to be compiled against: the library asks for API 17 at run time, so any header from 1.17 on does.
+set(EDGE_EMBED_MIN_ORT_API 17)
 set(ONNXRUNTIME_ARCHIVE_URL
     "https://github.com/microsoft/onnxruntime/releases/download/v1.22.0/onnxruntime-linux-x64-1.22.0.tgz"
     CACHE STRING "Release archive of ONNX Runtime to take the C headers from (its headers fit any platform)")
@@ -45,8 +45,8 @@ function(edge_embed_store_headers folder out)
   edge_embed_header_api("${target}" present)
   if(NOT present)
     string(RANDOM LENGTH 8 suffix)
-    execute_process(COMMAND "${CMAKE_COMMAND}" -E copy_directory "${folder}" "${target}.${suffix}" RESULT_VARIABLE failed
-                    OUTPUT_QUIET ERROR_QUIET)
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E copy_directory "${folder}" "${target}.${suffix}"
+                    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
     if(NOT failed)
       file(RENAME "${target}.${suffix}" "${target}" RESULT ignored)  # fails where another build was first
     endif()
@@ -123,7 +123,7 @@ endfunction()
 find_path(ONNXRUNTIME_INCLUDE_DIR onnxruntime_c_api.h
           HINTS ENV ONNXRUNTIME_INCLUDE_DIR
           PATH_SUFFIXES onnxruntime onnxruntime/core/session include
-          DOC "Folder with onnxruntime_c_api.h of ONNX Runtime 1.16 or newer")
+          DOC "Folder with onnxruntime_c_api.h of ONNX Runtime 1.17 or newer")
 edge_embed_header_api("${ONNXRUNTIME_INCLUDE_DIR}" api)
 if(api LESS EDGE_EMBED_MIN_ORT_API)
   if(ONNXRUNTIME_INCLUDE_DIR)
@@ -138,7 +138,7 @@ if(api LESS EDGE_EMBED_MIN_ORT_API)
   endforeach()
   if(NOT found)
     message(FATAL_ERROR
-            "onnxruntime_c_api.h of ONNX Runtime 1.16 or newer was not found. Three ways to provide it:\n"
+            "onnxruntime_c_api.h of ONNX Runtime 1.17 or newer was not found. Three ways to provide it:\n"
             "  1. pass -DONNXRUNTIME_INCLUDE_DIR=FOLDER, or set the environment variable of that name;\n"
             "  2. install your system's package (libonnxruntime-dev of Debian 13 or later);\n"
             "  3. download a release archive of ONNX Runtime, unpack it, and give its include folder as in 1,\n"

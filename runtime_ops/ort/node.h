@@ -9,9 +9,10 @@
 
 namespace edge_embed::ort {
 
-// The lowest API with all that we call (CreateKernelV2 and KernelComputeV2): one library serves every
-// ONNX Runtime from 1.16 on.
-constexpr uint32_t kOrtApiVersion = 16;
+// The lowest API with all that we call; KernelContext_ParallelFor is its newest function. One library serves
+// every ONNX Runtime from 1.17 on. Raise it before calling anything newer: the header declares functions that
+// an older runtime's table does not have.
+constexpr uint32_t kOrtApiVersion = 17;
 constexpr const char* kDomain = "edge_embed";
 constexpr int64_t kFormatVersion = 1;
 constexpr size_t kMaxRank = 32;

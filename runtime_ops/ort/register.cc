@@ -18,7 +18,7 @@ OrtStatus* FailOldRuntime(const OrtApiBase& base) {
   if (oldest == nullptr) return nullptr;  // no API at all: nothing to make a status with
   Message message;
   message << "edge_embed: got ONNX Runtime " << base.GetVersionString()
-          << ", expected 1.16 or newer: upgrade onnxruntime, or run the model without this library";
+          << ", expected 1.17 or newer: upgrade onnxruntime, or run the model without this library";
   return oldest->CreateStatus(ORT_FAIL, message.text());
 }
 

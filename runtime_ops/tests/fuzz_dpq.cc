@@ -47,6 +47,19 @@ int32_t SmallestBits(int64_t num_codes) {
   return bits;
 }
 
+// Half of the small tables get buffers that fit exactly, so that one byte too far is seen.
+void FitBuffers(ee_dpq_table* table) {
+  const auto small = [](int64_t number) { return number >= 0 && number < 64; };
+  if (!small(table->num_embeddings) || !small(table->num_codes) || !small(table->num_groups) ||
+      !small(table->group_width) || !small(table->bits)) {
+    return;
+  }
+  const int64_t books = table->shared ? 1 : table->num_groups;
+  const int64_t row_bytes = (table->num_groups * table->bits + 7) / 8;
+  table->codes_bytes = static_cast<size_t>(table->num_embeddings * row_bytes);
+  table->values_bytes = static_cast<size_t>(books * table->num_codes * table->group_width * 4);
+}
+
 template <typename Id, typename GatherFunction>
 void Gather(Reader& in, const ee_dpq_table& table, GatherFunction gather) {
   const size_t num_ids = in.Take<uint8_t>() % 9;
@@ -79,6 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.shared = in.Take<uint8_t>() & 1;
   table.codes_bytes = in.Take<uint8_t>();
   table.values_bytes = in.Take<uint16_t>() % 16384;
+  if (in.Take<uint8_t>() & 1) FitBuffers(&table);
 
   const auto codes = std::make_unique<uint8_t[]>(table.codes_bytes);
   const auto values = std::make_unique<uint8_t[]>(table.values_bytes);

@@ -63,6 +63,13 @@ void TestSizesThatOverflow() {
           t.num_embeddings = int64_t{1} << 62;
           t.num_groups = 8;
         }) == EE_SIZE_OVERFLOW);
+  // Codes and shared values would fit, but one row of the output has 2^63 bytes.
+  CHECK(After([](dpq::Table& t) {
+          t.shared = true;
+          t.num_embeddings = 1;
+          t.num_groups = int64_t{1} << 60;
+          t.codes_bytes = size_t{1} << 62;
+        }) == EE_SIZE_OVERFLOW);
 }
 
 void TestOutputBytes() {

@@ -224,9 +224,16 @@ def test_tensors_and_attributes_rebuild_the_table() -> None:
     packed = table(padding=2)
     again = PackedDPQ.from_tensors(packed.tensors(), packed.attributes(), packed.padding_idx)
     assert again.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()
-    with pytest.raises(BadInputError, match="got .'codes'., expected .'codes', 'values'."):
+    with pytest.raises(BadInputError, match=r"got \['codes'\], expected \['codes', 'values'\]"):
         PackedDPQ.from_tensors({"codes": packed.codes}, packed.attributes())
-    for wrong in [{"num_codes": 6}, {"bits": 4}, {"bits": 3.0}, {"share_subspaces": True}, {"extra": 1}]:
+    changes: list[dict[str, Any]] = [
+        {"num_codes": 6},
+        {"bits": 4},
+        {"bits": 3.0},
+        {"share_subspaces": True},
+        {"extra": 1},
+    ]
+    for wrong in changes:
         with pytest.raises(BadInputError):
             PackedDPQ.from_tensors(packed.tensors(), packed.attributes() | wrong)
     with pytest.raises(BadInputError, match="num_groups"):

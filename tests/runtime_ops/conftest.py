@@ -21,7 +21,7 @@ def _bits(num_codes: int) -> int:
 
 
 def _pack(codes: np.ndarray, bits: int) -> np.ndarray:
-    """Code j of a row at bits [j*b, (j+1)*b) of its little-endian bit string: [n, D] to uint8 [n, row_bytes]."""
+    """Put code j at bits [j*b, (j+1)*b) of a little-endian bit string: [n, D] to uint8 [n, row_bytes]."""
     planes = (codes[:, :, None] >> np.arange(bits)) & 1  # [n, D, b]
     return np.packbits(planes.reshape(len(codes), -1).astype(np.uint8), axis=1, bitorder="little")
 

@@ -37,7 +37,7 @@ def test_it_runs_in_onnx_runtime(library, make_table):
     session = ort.InferenceSession(table.model().SerializeToString(), options)
     ids = np.arange(50).repeat(100).reshape(100, 50)
     assert session.run(None, {"ids": ids})[0].tobytes() == table.rows(ids).tobytes()
-    with pytest.raises(Exception, match="got id -1 at position 0 .*expected 0 <= id < 50"):
+    with pytest.raises(Exception, match=r"got id -1 at position 0 .*expected 0 <= id < 50"):
         session.run(None, {"ids": np.array([[-1]])})
 
 

@@ -207,7 +207,7 @@ def test_shapes_that_disagree_are_refused_at_load(make_table, packed_shape, valu
 
 def test_one_code_only_is_refused(make_table):
     table = make_table(num_codes=1)
-    with pytest.raises(Exception, match="num_codes must lie between 2 and 65536; got .*num_codes=1,"):
+    with pytest.raises(Exception, match=r"num_codes must lie between 2 and 65536; got .*num_codes=1,"):
         open_session(table.model())
 
 

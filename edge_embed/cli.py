@@ -1,0 +1,194 @@
+"""The command line: arguments, progress on stderr, results on stdout, exit codes. No logic of its own.
+
+Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 1 anything else.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from edge_embed.errors import EdgeEmbedError
+
+Function = Callable[..., Any]
+
+
+class Report(Protocol):
+    """What every command ends with."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def render(self) -> RenderableType: ...
+
+
+class _Commands(click.Group):
+    """Turns our errors into one line and an exit code; with ``--json`` the line is an object on stdout."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except EdgeEmbedError as error:
+            if "--json" in sys.argv:
+                click.echo(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+            click.echo(f"Error: {error}", err=True)
+            context.exit(error.exit_code)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="edge-embed")
+def main() -> None:
+    """Embedding tables that stay compressed, from training to the device."""
+
+
+def _output_options(command: Function) -> Function:
+    command = click.option("--quiet", "-q", is_flag=True, help="No progress, and no report unless --json.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Only the result, as JSON, on stdout.")(command)
+
+
+def _model_options(command: Function) -> Function:
+    command = click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME:DTYPE[DIM,...]",
+        help="An input of a plain torch.save file, such as ids:int64[batch,seq].",
+    )(command)
+    return click.option("--allow-pickle", is_flag=True, help="Load by unpickling. This runs code from the file.")(
+        command
+    )
+
+
+_MODEL = click.Path(path_type=Path)
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.option("--target", required=True, help="Runtime to write for: onnx.")
+@click.option("--output", "-o", type=_MODEL, help="File to write. Default: MODEL with the target's suffix.")
+@click.option(
+    "--external-data",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Weights in a file of their own; auto does so above 128 MB.",
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@_model_options
+@_output_options
+def export(
+    model: Path,
+    target: str,
+    output: Path | None,
+    external_data: Any,
+    force: bool,
+    inputs: tuple[str, ...],
+    allow_pickle: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write MODEL for a target runtime, tables packed."""
+    from edge_embed import workflow
+
+    workflow.check_target(target)
+    with _progress(quiet) as progress:
+        report = workflow.export(
+            _load(model, inputs, allow_pickle),
+            target,
+            output or model.with_suffix(f".{target}"),
+            external_data=external_data,
+            force=force,
+            progress=progress,
+        )
+    _finish(report, as_json, quiet)
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.argument("exported", type=_MODEL)
+@click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")
+@click.option("--rtol", multiple=True, metavar="[OUTPUT:]X", help="Relative tolerance of the outputs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
+@click.option("--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per side.")
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before.")
+@_model_options
+@_output_options
+def validate(
+    model: Path,
+    exported: Path,
+    atol: tuple[str, ...],
+    rtol: tuple[str, ...],
+    seed: int,
+    iterations: int,
+    warmup: int,
+    inputs: tuple[str, ...],
+    allow_pickle: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
+    from edge_embed import workflow
+    from edge_embed.validation.validate import ValidationOptions
+
+    options = ValidationOptions.parse(atol, rtol, seed=seed, iterations=iterations, warmup=warmup)
+    with _progress(quiet) as progress:
+        report = workflow.validate(_load(model, inputs, allow_pickle), exported, options=options, progress=progress)
+    _finish(report, as_json, quiet, report.exit_code)
+
+
+@main.command()
+@click.argument("file", type=_MODEL)
+@click.option("--verify", is_flag=True, help="Check the hash of every table.")
+@_output_options
+def inspect(file: Path, verify: bool, as_json: bool, quiet: bool) -> None:
+    """Show what a saved model, packed file or ONNX file contains, table by table."""
+    from edge_embed.inspection.inspect import inspect_file
+
+    report = inspect_file(file, verify)
+    _finish(report, as_json, quiet, report.exit_code)
+
+
+@main.command()
+@_output_options
+def doctor(as_json: bool, quiet: bool) -> None:
+    """Show versions, the operator library that is used, and what is missing."""
+    from edge_embed.inspection.doctor import diagnose
+
+    report = diagnose()
+    _finish(report, as_json, quiet, 0 if report.ok else 1)
+
+
+def _load(model: Path, inputs: tuple[str, ...], allow_pickle: bool) -> Any:
+    from edge_embed import workflow
+    from edge_embed.program.module_file import InputSpec
+
+    return workflow.load(model, inputs=[InputSpec.parse(text) for text in inputs], allow_pickle=allow_pickle)
+
+
+def _finish(report: Report, as_json: bool, quiet: bool, exit_code: int = 0) -> None:
+    if as_json:
+        click.echo(json.dumps(report.to_json()))
+    elif not quiet:
+        Console().print(report.render())
+    sys.exit(exit_code)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Bars on stderr, one per table or step; nothing where stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield report

@@ -1,0 +1,118 @@
+"""``inspect``: recognises a file by its content and says what it holds, without running anything from it."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.files import StrPath
+from edge_embed.inspection.report import FileReport
+
+Inspector = Callable[[Path, bool], FileReport]
+
+_ZIP = b"PK"
+_PICKLE = b"\x80"
+_EXPECTED = (
+    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file or an .onnx model"
+)
+
+
+def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
+    """Report what a file contains: tables, their sizes and shares, and what runs them.
+
+    Args:
+        path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file or an ``.onnx`` model
+            (whose external data lies beside it).
+        verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
+            A saved program has a checksum on every member instead, which is always compared.
+
+    Returns:
+        The report; its ``exit_code`` is 3 where something differs.
+
+    Raises:
+        BadInputError: The file is missing, damaged, or none of these; external data is missing, too short
+            or not beside the model.
+    """
+    path = Path(path)
+    return _inspector(path)(path, verify)
+
+
+def _inspector(path: Path) -> Inspector:
+    start, size = _start_of(path)
+    if not size:
+        raise BadInputError(f"{path}: is empty, {_EXPECTED}")
+    if start.startswith(_ZIP):
+        return _zip
+    if _is_safetensors(start, size):
+        return _packed
+    if start.startswith(_PICKLE):
+        return _pickle
+    by_suffix = {".onnx": _onnx, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
+    suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
+    if suffix in by_suffix:
+        return by_suffix[suffix]
+    if start[0] == 0x08:  # a protobuf message that begins with field 1, a number, as every ONNX model does
+        return _onnx
+    raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
+
+
+def _start_of(path: Path) -> tuple[bytes, int]:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
+            raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
+        with path.open("rb") as file:
+            return file.read(16), os.fstat(file.fileno()).st_size
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _is_safetensors(start: bytes, size: int) -> bool:
+    """Eight bytes of header length, then a JSON object."""
+    return size > 9 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
+
+
+# Each kind is loaded when it is needed: torch takes seconds, and only saved programs need it.
+
+
+def _zip(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.torch_save import member_names  # noqa: PLC0415
+
+    names = member_names(path)
+    if "models/model.json" in names:
+        return _program(path, verify)
+    if "data.pkl" in names:
+        return _torch_save(path, verify)
+    raise BadInputError(f"{path}: a zip archive, but not of a model ({len(names)} members): {_EXPECTED}")
+
+
+def _program(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.program_file import inspect_program  # noqa: PLC0415
+
+    return inspect_program(path, verify)
+
+
+def _torch_save(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.torch_save import inspect_torch_save  # noqa: PLC0415
+
+    return inspect_torch_save(path, verify)
+
+
+def _pickle(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.torch_save import inspect_old_torch_save  # noqa: PLC0415
+
+    return inspect_old_torch_save(path, verify)
+
+
+def _packed(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.packed_file import inspect_packed  # noqa: PLC0415
+
+    return inspect_packed(path, verify)
+
+
+def _onnx(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.onnx_file import inspect_onnx  # noqa: PLC0415
+
+    return inspect_onnx(path, verify)

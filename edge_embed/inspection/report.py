@@ -1,0 +1,229 @@
+"""What ``inspect`` found, as data; the JSON keys are the field names and stay."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from edge_embed.packed.form import TableShape, TensorSpec
+
+SCHEMA_VERSION = 1
+
+Kind = Literal["program", "torch_save", "packed", "onnx"]
+State = Literal["trainable", "frozen", "packed"]
+HashStatus = Literal["not checked", "matches", "DIFFERS", "no hash"]
+
+
+@dataclass
+class TableInfo:
+    """One compressed table.
+
+    Attributes:
+        name: Where it sits in the user's model, such as ``encoder.embedding``.
+        method: ``dpq``, ...
+        state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it.
+        num_embeddings: Rows n.
+        embedding_dim: Columns d.
+        attributes: What else fixes the sizes, as in a packed file; for dpq ``num_codes`` (K), ``num_groups``
+            (D), ``bits``, ``share_subspaces``.
+        padding_idx: The row that is exactly zero, or None.
+        compression_ratio: Bits of the dense float32 table / bits kept, by the formula of the method's paper.
+        inference_bytes: Bytes of each tensor of the packed form; for dpq ``codes`` and ``values``.
+        total_inference_bytes: Together.
+        stored_bytes: Bytes that this file spends on the table; more than at inference while trainable.
+        share: ``stored_bytes`` / bytes of all files.
+        hash_status: ``no hash`` if it was to be checked and the file holds none.
+    """
+
+    name: str
+    method: str
+    state: State
+    num_embeddings: int
+    embedding_dim: int
+    attributes: Mapping[str, Any]
+    padding_idx: int | None
+    compression_ratio: float
+    inference_bytes: Mapping[str, int]
+    total_inference_bytes: int
+    stored_bytes: int
+    share: float = 0.0
+    hash_status: HashStatus = "not checked"
+
+
+@dataclass
+class DenseInfo:
+    """One embedding that is not compressed; fields as in `TableInfo`, ``dtype`` by its numpy name."""
+
+    name: str
+    num_embeddings: int
+    embedding_dim: int
+    dtype: str
+    stored_bytes: int
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class PortInfo:
+    """One input or output of a model.
+
+    Attributes:
+        name: Its name.
+        dtype: numpy's name, or empty where the file does not say.
+        shape: Sizes; a dynamic dimension is its name, or None if it has no name. None as a whole: not said.
+    """
+
+    name: str
+    dtype: str
+    shape: list[int | str | None] | None
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """One operator of ours in an ONNX file: how many nodes call it, and whether its portable body is there."""
+
+    op_type: str
+    nodes: int
+    body: bool
+
+
+@dataclass(frozen=True)
+class DataFileInfo:
+    """One file of external data.
+
+    Attributes:
+        name: As the model names it, relative to the model.
+        bytes: Size of the file.
+        tensors: How many tensors lie in it.
+        alignment: The largest power of two, 4096 at most, that divides the offset of every tensor.
+    """
+
+    name: str
+    bytes: int
+    tensors: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class OnnxInfo:
+    """What only an ONNX file has.
+
+    Attributes:
+        ir_version: Version of the file format.
+        opsets: Version by domain; the standard domain is ``ai.onnx``.
+        format_version: Of our nodes and of the manifest; None if there are none.
+        operators: Ours, by type.
+        data_files: External data.
+    """
+
+    ir_version: int
+    opsets: Mapping[str, int]
+    format_version: int | None
+    operators: list[OperatorInfo]
+    data_files: list[DataFileInfo]
+
+
+@dataclass(frozen=True)
+class TorchSaveInfo:
+    """What a ``torch.save`` file shows without running it.
+
+    Attributes:
+        contents: ``module``, ``state_dict`` or ``torchscript``.
+        names: Classes and functions that loading it would look up, in the order of the file.
+        tensor_bytes: Bytes of all tensors, or None in the old format, which has no list of them.
+    """
+
+    contents: Literal["module", "state_dict", "torchscript"]
+    names: list[str]
+    tensor_bytes: int | None
+
+
+@dataclass
+class FileReport:
+    """The content of one file.
+
+    Attributes:
+        path: As it was given.
+        kind: What the content was recognised as.
+        file_bytes: Size of the file.
+        total_bytes: The same with external data.
+        verified: Whether hashes were to be checked.
+        tables: Compressed tables.
+        dense: Embeddings that are not.
+        other_bytes: What is neither: the rest of the model, names, headers.
+        inputs: Of the model; a packed file has none.
+        outputs: Of the model.
+        vocabulary_size: Tokens that travel in the file, None without vocabulary.
+        metadata: The user's own strings.
+        onnx: For kind ``onnx``.
+        torch_save: For kind ``torch_save``.
+        notes: What to do with such a file.
+        warnings: What other tools did to it that makes it slower or tied to one runtime.
+        differences: Where the content is not what was written: exit code 3.
+    """
+
+    path: str
+    kind: Kind
+    file_bytes: int
+    total_bytes: int
+    verified: bool
+    tables: list[TableInfo] = field(default_factory=list)
+    dense: list[DenseInfo] = field(default_factory=list)
+    other_bytes: int = 0
+    inputs: list[PortInfo] = field(default_factory=list)
+    outputs: list[PortInfo] = field(default_factory=list)
+    vocabulary_size: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    onnx: OnnxInfo | None = None
+    torch_save: TorchSaveInfo | None = None
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        listed = [*self.tables, *self.dense]
+        for entry in listed:
+            entry.share = entry.stored_bytes / self.total_bytes
+        # Two tables may be views of the same weights (another padding row): never below zero.
+        self.other_bytes = max(0, self.total_bytes - sum(entry.stored_bytes for entry in listed))
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 3 (as for ``ParityError``) if something differs."""
+        return 3 if self.differences else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values, ready for ``json.dumps``."""
+        return {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code, **asdict(self)}
+
+
+def table_info(
+    name: str,
+    method: str,
+    state: State,
+    shape: TableShape,
+    padding_idx: int | None,
+    stored_bytes: int | None = None,
+    hash_status: HashStatus = "not checked",
+) -> TableInfo:
+    """Describe a table by its sizes; it is stored as it is at inference unless ``stored_bytes`` is given."""
+    return TableInfo(
+        name=name,
+        method=method,
+        state=state,
+        num_embeddings=shape.num_embeddings,
+        embedding_dim=shape.embedding_dim,
+        attributes=shape.attributes(),
+        padding_idx=padding_idx,
+        compression_ratio=shape.compression_ratio,
+        inference_bytes={key: spec_bytes(spec) for key, spec in shape.tensor_specs().items()},
+        total_inference_bytes=shape.nbytes,
+        stored_bytes=shape.nbytes if stored_bytes is None else stored_bytes,
+        hash_status=hash_status,
+    )
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    """Bytes of a tensor."""
+    return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize

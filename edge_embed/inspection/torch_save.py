@@ -1,0 +1,137 @@
+"""A plain ``torch.save`` file: a pickle, which is code. It is listed, never run.
+
+``pickletools`` walks the instructions and names what loading would import; nothing is imported for it.
+"""
+
+import pickletools
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.report import FileReport, TorchSaveInfo
+
+_MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
+_MAX_PICKLE_BYTES = 64 << 20
+_OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first of five pickles in a file from before torch 1.6
+# What the pickle of a state_dict names: containers and tensors.
+_TENSOR_NAMES = ("collections.OrderedDict", "torch._utils.", "torch._tensor.")
+_REMEDY = (
+    "load it where its class is defined and write edge_embed.save(model, 'model.pt', example_inputs); a "
+    "module of torch.nn and edge_embed classes only is also taken by export as it is, with "
+    "--input NAME:DTYPE[SIZES], such as --input ids:int64[batch,seq]"
+)
+_NOTES = {
+    "module": f"a module as torch.save writes it: a pickle, so its tables are not listed; {_REMEDY}",
+    "state_dict": "weights alone, as torch.save writes a state_dict, without the model that they belong to: "
+    "build the model, call load_state_dict, and write edge_embed.save(model, 'model.pt', example_inputs)",
+    "torchscript": "a TorchScript archive, which is not read: take the Python model it was made from and "
+    "write edge_embed.save(model, 'model.pt', example_inputs)",
+}
+
+
+def member_names(path: Path) -> set[str]:
+    """Names in a zip archive, without the top folder that torch puts them in.
+
+    Raises:
+        BadInputError: It is no whole zip archive.
+    """
+    with _archive(path) as archive:
+        return {member.filename.partition("/")[2] for member in archive.infolist()}
+
+
+def inspect_torch_save(path: Path, verify: bool) -> FileReport:
+    """Report a zip archive that ``torch.save`` wrote.
+
+    Raises:
+        BadInputError: It is damaged; with ``verify``, also where a checksum does not match.
+    """
+    with _archive(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
+            raise _damaged(path, "a member is compressed, which torch.save never does")
+        if members["data.pkl"].file_size > _MAX_PICKLE_BYTES:
+            raise _damaged(path, f"its pickle has {members['data.pkl'].file_size} bytes")
+        try:
+            with archive.open(members["data.pkl"]) as file:
+                names = list(dict.fromkeys(_names(file)))
+            broken = archive.testzip() if verify else None
+        except (*_MALFORMED, zipfile.BadZipFile, OSError) as error:
+            raise _damaged(path, str(error)) from error
+    if broken is not None:
+        raise _damaged(path, f"the checksum of {broken} does not match")
+    tensor_bytes = sum(member.file_size for name, member in members.items() if name.startswith("data/"))
+    contents = "torchscript" if "constants.pkl" in members else _contents(names)
+    return _report(path, verify, TorchSaveInfo(contents, names, tensor_bytes))
+
+
+def inspect_old_torch_save(path: Path, verify: bool) -> FileReport:
+    """Report a file of the format before torch 1.6: pickles one after another, then the tensors.
+
+    Raises:
+        BadInputError: It is damaged, or some other pickle.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = [argument for _, argument, _ in pickletools.genops(file)]
+            if _OLD_MAGIC not in magic:
+                raise BadInputError(
+                    f"{path}: a pickle, and not one of torch.save: what is in it would have to be run to be "
+                    "seen; write the model with edge_embed.save"
+                )
+            names = [name for _ in range(3) for name in _names(file)]  # protocol, machine, then the object
+    except BadInputError:
+        raise
+    except (*_MALFORMED, OSError) as error:
+        raise _damaged(path, str(error)) from error
+    names = list(dict.fromkeys(names))
+    return _report(path, verify, TorchSaveInfo(_contents(names), names, None))
+
+
+def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
+    size = path.stat().st_size
+    return FileReport(
+        path=str(path),
+        kind="torch_save",
+        file_bytes=size,
+        total_bytes=size,
+        verified=verify,
+        torch_save=info,
+        notes=[_NOTES[info.contents]],
+    )
+
+
+def _contents(names: list[str]) -> Literal["module", "state_dict"]:
+    is_tensor = (name.startswith(_TENSOR_NAMES) or name.endswith("Storage") for name in names)
+    return "state_dict" if all(is_tensor) else "module"
+
+
+def _names(file: BinaryIO) -> Iterator[str]:
+    """``module.Class`` for every global that a pickle looks up.
+
+    Module and class of a ``STACK_GLOBAL`` (protocol 4) come from the stack; the last two texts are taken
+    for them, as every pickler writes them, though a hostile pickle may hide them from us.
+    """
+    texts = ["?", "?"]
+    for opcode, argument, _ in pickletools.genops(file):
+        if opcode.name == "GLOBAL":
+            yield str(argument).replace(" ", ".")
+        elif opcode.name == "STACK_GLOBAL":
+            yield ".".join(texts)
+        elif isinstance(argument, str):
+            texts = [texts[1], argument]
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (*_MALFORMED, zipfile.BadZipFile) as error:
+        raise _damaged(path, f"not a whole zip archive ({error})") from error
+
+
+def _damaged(path: Path, what: str) -> BadInputError:
+    return BadInputError(f"{path}: damaged or not a saved model: {what}; save the model again")

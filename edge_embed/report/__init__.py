@@ -1,0 +1,1 @@
+"""Results as dataclasses, and how they are shown."""

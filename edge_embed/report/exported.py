@@ -1,0 +1,88 @@
+"""The result of `edge-embed export`, for people and for programs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ExportedTable:
+    """One embedding of the exported model.
+
+    Attributes:
+        name: where it sits in the user's model.
+        method: ``dpq``, ..., or ``dense``.
+        num_embeddings: rows n.
+        embedding_dim: columns d.
+        lowered: whether it is packed in the file.
+        reason: why it was left, empty if it was not.
+        uses: how many times the model looks ids up in it.
+        packed_bytes: bytes of the packed tensors, None if it was left.
+        compression_ratio: by the formula of the method's paper, None if it was left.
+    """
+
+    name: str
+    method: str
+    num_embeddings: int
+    embedding_dim: int
+    lowered: bool
+    reason: str
+    uses: int
+    packed_bytes: int | None
+    compression_ratio: float | None
+
+    def cells(self) -> list[str]:
+        """A row for the terminal."""
+        return [
+            self.name,
+            self.method,
+            f"{self.num_embeddings} x {self.embedding_dim}",
+            f"{4 * self.num_embeddings * self.embedding_dim:,}",
+            "" if self.packed_bytes is None else f"{self.packed_bytes:,}",
+            "" if self.compression_ratio is None else f"{self.compression_ratio:.1f}x",
+            "lowered" if self.lowered else f"left: {self.reason}",
+        ]
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote.
+
+    Attributes:
+        files: bytes by path.
+        tables: every embedding of the model.
+        dynamic: dynamic dimensions of inputs and outputs.
+        frozen: dimensions with one size.
+    """
+
+    files: Mapping[Path, int]
+    tables: tuple[ExportedTable, ...]
+    dynamic: Mapping[str, list[str]]
+    frozen: Mapping[str, list[str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "files": [{"path": str(path), "bytes": size} for path, size in self.files.items()],
+            "tables": [asdict(table) for table in self.tables],
+            "dynamic": dict(self.dynamic),
+            "frozen": dict(self.frozen),
+        }
+
+    def render(self) -> RenderableType:
+        """Tables for the terminal."""
+        tables = Table("table", "method", "shape", "dense bytes", "packed bytes", "ratio", "", title="Embeddings")
+        for table in self.tables:
+            tables.add_row(*table.cells())
+        shapes = Table("tensor", "dynamic", "fixed", title="Dimensions")
+        for name, dynamic in self.dynamic.items():
+            shapes.add_row(name, ", ".join(dynamic), ", ".join(self.frozen[name]))
+        written = [f"wrote {path} ({size:,} bytes)" for path, size in self.files.items()]
+        return Group(tables, shapes, *written)

@@ -1,0 +1,175 @@
+"""The product on one page: save -> lower -> export -> validate."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
+from edge_embed.exporters.onnx.storage import ExternalData
+from edge_embed.files import StrPath, new_file
+from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
+from edge_embed.program.capture import ExampleInputs, write_archive
+from edge_embed.program.load import load_program
+from edge_embed.program.module_file import InputSpec
+from edge_embed.program.program import Program
+from edge_embed.program.reader import read_program
+from edge_embed.report.exported import ExportedTable, ExportReport
+from edge_embed.validation.validate import ValidationOptions, ValidationReport, validate_export
+
+Model = nn.Module | StrPath
+
+TARGETS: dict[str, Callable[[LoweredProgram, Path, ExternalData, bool], ExportedFile]] = {"onnx": export_onnx}
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    """No progress wanted."""
+
+
+def save(
+    model: nn.Module,
+    path: StrPath,
+    example_inputs: ExampleInputs,
+    dynamic_shapes: Any = None,
+    *,
+    vocabulary: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a file that exports and validates anywhere, without the model's class and without running its code.
+
+    Args:
+        model: any module; it is traced in eval mode and left as it was.
+        path: usually ``model.pt``.
+        example_inputs: a tensor, a sequence of positional inputs, or a mapping of keyword inputs.
+        dynamic_shapes: as for ``torch.export.export``. By default every dimension that the model allows
+            is dynamic, also where the example has size 1.
+        vocabulary: the token of every id; it travels into the exported file.
+        metadata: strings that travel with the model (task, tokenizer, licence, ...).
+        force: overwrite an existing file.
+
+    Raises:
+        BadInputError: if the model cannot be traced or exported (the operator or feature is named).
+        OutputError: if the file cannot be written; nothing partial is left.
+    """
+    with new_file(path, force=force) as temporary:
+        with temporary.open("wb") as file:
+            write_archive(model, file, example_inputs, dynamic_shapes, vocabulary, metadata)
+        read_program(temporary)  # what could not be read back is refused now, not on another machine
+    return Path(path)
+
+
+def load(
+    model: Model,
+    example_inputs: ExampleInputs | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    inputs: Sequence[InputSpec] = (),
+    allow_pickle: bool = False,
+) -> Program:
+    """The program of a module, or of a file that holds one.
+
+    Args:
+        model: a module (then ``example_inputs`` is needed) or the path of a saved one.
+        example_inputs: for a module, as for `save`.
+        dynamic_shapes: for a module, as for `save`.
+        inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
+        allow_pickle: run code from the file if it cannot be read otherwise.
+
+    Raises:
+        BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
+    """
+    if not isinstance(model, nn.Module):
+        return load_program(Path(model), inputs, allow_pickle)
+    if example_inputs is None:
+        raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
+    with tempfile.TemporaryDirectory() as folder:
+        return read_program(save(model, Path(folder) / "model.pt", example_inputs, dynamic_shapes))
+
+
+def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:
+    """Pack every compressed table of a model; the result lists what was lowered and what was left, and why.
+
+    Args:
+        model: a module or the path of a saved one.
+        example_inputs: for a module, as for `save`.
+        progress: called with (table, rows done, rows in all).
+    """
+    return lower_program(load(model, example_inputs), progress)
+
+
+def check_target(target: str) -> None:
+    """Raise `BadInputError` for a target that is not known, and name those that are."""
+    if target not in TARGETS:
+        raise BadInputError(f"unknown target {target!r}: expected one of {', '.join(sorted(TARGETS))}")
+
+
+def export(
+    model: Model | Program,
+    target: str,
+    output: StrPath,
+    example_inputs: ExampleInputs | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    external_data: ExternalData = "auto",
+    force: bool = False,
+    progress: Progress = _silent,
+) -> ExportReport:
+    """Write a model for a target runtime, tables packed.
+
+    Args:
+        model: a module, the path of a saved one, or a program from `load`.
+        target: ``"onnx"``.
+        output: the file to write.
+        example_inputs: for a module, as for `save`.
+        dynamic_shapes: for a module, as for `save`.
+        external_data: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
+        force: overwrite existing files.
+        progress: called with (table, rows done, rows in all).
+
+    Raises:
+        BadInputError: if the target is unknown, or the model has no compressed table or cannot be exported.
+        OutputError: if the file cannot be written; nothing partial is left.
+    """
+    check_target(target)
+    program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
+    lowered = lower_program(program, progress)
+    return _report(lowered, TARGETS[target](lowered, Path(output), external_data, force))
+
+
+def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
+    tables = []
+    for report in lowered.reports:
+        packed = lowered.tables.get(report.name)
+        sizes = (packed.nbytes, packed.compression_ratio) if packed else (None, None)
+        tables.append(ExportedTable(*astuple(report), *sizes))
+    files = {path: path.stat().st_size for path in exported.files}
+    return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen)
+
+
+def validate(
+    model: Model | Program,
+    exported: StrPath,
+    example_inputs: ExampleInputs | None = None,
+    options: ValidationOptions | None = None,
+    progress: Progress = _silent,
+) -> ValidationReport:
+    """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
+
+    Args:
+        model: a module, the path of a saved one, or a program from `load`.
+        exported: the ``.onnx`` file.
+        example_inputs: for a module, as for `save`.
+        options: tolerances, seed and iterations.
+        progress: called with (step, done, in all).
+
+    Raises:
+        BadInputError: if a file is damaged. A sound file whose content differs is a failed report instead.
+    """
+    program = model if isinstance(model, Program) else load(model, example_inputs)
+    lowered = lower_program(program, progress)
+    return validate_export(program, lowered, Path(exported), options or ValidationOptions(), progress)
