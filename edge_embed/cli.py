@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import click
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 
 from edge_embed.errors import EdgeEmbedError
 
@@ -22,9 +22,11 @@ Function = Callable[..., Any]
 class Report(Protocol):
     """What every command ends with."""
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys."""
 
-    def render(self) -> RenderableType: ...
+    def render(self) -> RenderableType:
+        """What a person sees in a terminal."""
 
 
 class _Commands(click.Group):
@@ -182,7 +184,12 @@ def _finish(report: Report, as_json: bool, quiet: bool, exit_code: int = 0) -> N
 def _progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     """Bars on stderr, one per table or step; nothing where stderr is no terminal."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    columns = (
+        "{task.description}",
+        BarColumn(),
+        "{task.percentage:>3.0f}%",
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 

@@ -169,6 +169,4 @@ def _output_errors(target: Path, within: Path) -> Iterator[None]:
             raise
         remedy = _REMEDIES.get(error.errno or 0, "choose another output path")
         reason = error.strerror or str(error)
-        raise OutputError(
-            f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind."
-        ) from error
+        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind.") from error

@@ -72,7 +72,9 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
-        notes=[] if tables else ["no compressed table: train one as DPQEmbedding, or use edge-embed compress"],
+        notes=[]
+        if tables
+        else ["no compressed table: train one as DPQEmbedding, or use edge-embed compress"],
     )
 
 
@@ -92,10 +94,15 @@ def _tables(program: Program) -> list[TableInfo]:
         while unique in taken:  # the same weights with another padding row, numbered as lowering does
             unique = f"{name}_{len(taken)}"
         taken.add(unique)
-        weights = {item.target: _weight(program, item) for item in arguments if isinstance(item, fx.Node)}
-        stored = sum(tensor.nbytes for tensor in weights.values())
+        values = [_weight(program, item) if isinstance(item, fx.Node) else item for item in arguments]
+        weights = {
+            str(item.target): value
+            for item, value in zip(arguments, values, strict=True)
+            if isinstance(item, fx.Node)
+        }
+        stored = sum(tensor.nbytes for tensor in weights.values())  # vq has one weight as key and value
         with located(f"table {unique!r}"):
-            shape, padding_idx = read([weights.get(getattr(item, "target", None), item) for item in arguments])
+            shape, padding_idx = read(values)
         found[identity] = table_info(unique, method, state, shape, padding_idx, stored, "matches")
     return list(found.values())
 

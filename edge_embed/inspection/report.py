@@ -81,7 +81,7 @@ class PortInfo:
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """One operator of ours in an ONNX file: how many nodes call it, and whether its portable body is there."""
+    """One operator of ours in an ONNX file: how many nodes call it, and whether its body is there."""
 
     op_type: str
     nodes: int
@@ -182,7 +182,7 @@ class FileReport:
     differences: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        listed = [*self.tables, *self.dense]
+        listed: list[TableInfo | DenseInfo] = [*self.tables, *self.dense]
         for entry in listed:
             entry.share = entry.stored_bytes / self.total_bytes
         # Two tables may be views of the same weights (another padding row): never below zero.
@@ -217,13 +217,13 @@ def table_info(
         attributes=shape.attributes(),
         padding_idx=padding_idx,
         compression_ratio=shape.compression_ratio,
-        inference_bytes={key: spec_bytes(spec) for key, spec in shape.tensor_specs().items()},
+        inference_bytes={key: _spec_bytes(spec) for key, spec in shape.tensor_specs().items()},
         total_inference_bytes=shape.nbytes,
         stored_bytes=shape.nbytes if stored_bytes is None else stored_bytes,
         hash_status=hash_status,
     )
 
 
-def spec_bytes(spec: TensorSpec) -> int:
+def _spec_bytes(spec: TensorSpec) -> int:
     """Bytes of a tensor."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize

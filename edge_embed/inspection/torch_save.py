@@ -8,7 +8,7 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import IO, Literal
 
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.report import FileReport, TorchSaveInfo
@@ -108,7 +108,7 @@ def _contents(names: list[str]) -> Literal["module", "state_dict"]:
     return "state_dict" if all(is_tensor) else "module"
 
 
-def _names(file: BinaryIO) -> Iterator[str]:
+def _names(file: IO[bytes]) -> Iterator[str]:
     """``module.Class`` for every global that a pickle looks up.
 
     Module and class of a ``STACK_GLOBAL`` (protocol 4) come from the stack; the last two texts are taken

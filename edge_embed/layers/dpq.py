@@ -39,7 +39,7 @@ class _AddLoss(torch.autograd.Function):
         ctx.set_materialize_grads(True)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         return gradient, gradient.new_ones(())
 
 
@@ -75,6 +75,13 @@ class DPQEmbedding(nn.Module):
         BadInputError: for impossible sizes, or ids that are not integers.
         IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
     """
+
+    query: nn.Parameter
+    key: nn.Parameter
+    value: Tensor
+    codes: Tensor
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(
         self,
@@ -117,9 +124,7 @@ class DPQEmbedding(nn.Module):
         if not 2 <= self.num_codes <= _MAX_CODES:
             raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {self.num_codes}")
         if self.num_groups < 1 or self.embedding_dim % self.num_groups:
-            raise BadInputError(
-                f"num_groups must divide embedding_dim, got {self.num_groups} and {self.embedding_dim}"
-            )
+            raise BadInputError(f"num_groups must divide embedding_dim, got {self.num_groups} and {self.embedding_dim}")
         if self.variant not in ("sx", "vq"):
             raise BadInputError(f'variant must be "sx" or "vq", got {self.variant!r}')
 
@@ -156,9 +161,7 @@ class DPQEmbedding(nn.Module):
         if self.frozen:
             values = dpq.value_array(self.value)
             return PackedDPQ(self.codes.cpu().numpy(), values, self.num_groups, self.padding_idx)
-        return dpq.pack(
-            self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx
-        )
+        return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx)
 
     def freeze(self) -> Self:
         """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same."""
@@ -179,9 +182,7 @@ class DPQEmbedding(nn.Module):
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
         if prefix + "codes" in state_dict and not self.frozen:
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
-            codes = torch.zeros(
-                self.num_embeddings, row_bytes, dtype=torch.uint8, device=self.value.device
-            )
+            codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=self.value.device)
             self._become_frozen(codes, self.value.detach())
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -190,18 +191,18 @@ class DPQEmbedding(nn.Module):
         check_id_dtype(ids)
         exporting = torch.compiler.is_exporting()
         if self.frozen:
-            rows = dpq.FROZEN if exporting else dpq.frozen_rows
-            return rows(ids, self.codes, self.value, self.num_groups, self.padding_idx)
+            frozen_rows = dpq.FROZEN if exporting else dpq.frozen_rows
+            return frozen_rows(ids, self.codes, self.value, self.num_groups, self.padding_idx)
         if self.training:
             return self._train(ids)
-        rows = dpq.TRAINABLE if exporting else dpq.trainable_rows
+        trainable_rows = dpq.TRAINABLE if exporting else dpq.trainable_rows
         table = (self.query, self._keys(), self.value, *self._statistics())
-        return rows(ids, *table, self.variant, self.padding_idx)
+        return trainable_rows(ids, *table, self.variant, self.padding_idx)
 
     def _keys(self) -> Tensor:
         return self.key if self.variant == "sx" else self.value
 
-    def _statistics(self) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    def _statistics(self) -> tuple[Tensor | None, Tensor | None]:
         return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
 
     def _train(self, ids: Tensor) -> Tensor:
@@ -217,10 +218,8 @@ class DPQEmbedding(nn.Module):
                 mean, variance = self._batch_statistics(response, kept)
                 response = (response - mean) * dpq.inverse_deviation(variance)
         code = response.max(dim=-1).indices  # [D, B]
-        if self.variant == "sx":
-            rows = self._softmax_rows(response, code)
-        else:
-            rows = self._centroid_rows(query, code, kept)
+        sx = self.variant == "sx"
+        rows = self._softmax_rows(response, code) if sx else self._centroid_rows(query, code, kept)  # [B, d]
         return rows.masked_fill(~kept.unsqueeze(-1), 0.0).reshape(*ids.shape, self.embedding_dim)
 
     def _batch_statistics(self, response: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
@@ -248,7 +247,8 @@ class DPQEmbedding(nn.Module):
         centroids = dpq.select(self.value, code.t())  # [B, d]
         distance = (centroids - query.detach()).square() * kept.unsqueeze(-1)
         loss = distance.sum() / (self.embedding_dim * kept.sum()).clamp(min=1)
-        return _AddLoss.apply(query + (centroids - query).detach(), loss)  # type: ignore[no-any-return]
+        straight_through = query + (centroids - query).detach()
+        return _AddLoss.apply(straight_through, loss)  # type: ignore[no-untyped-call, no-any-return]
 
     def extra_repr(self) -> str:
         """Sizes and state, as ``print(model)`` shows them."""

@@ -8,7 +8,8 @@ from edge_embed.packed.dpq import PackedDPQ
 
 
 def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
-    return dpq.pack(*arguments, on_block=on_block)
+    query, key, value, mean, variance, variant, padding_idx = arguments
+    return dpq.pack(query, key, value, mean, variance, variant, padding_idx, on_block)
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:

@@ -12,7 +12,8 @@ OnBlock = Callable[[int], None]
 class Packer(Protocol):
     """Packs one table from the arguments that follow ``ids`` in its operator's schema."""
 
-    def __call__(self, arguments: list[Any], on_block: OnBlock) -> Packed: ...
+    def __call__(self, arguments: list[Any], on_block: OnBlock) -> Packed:
+        """Pack the table; ``on_block`` is told the rows done so far."""
 
 
 @dataclass(frozen=True)

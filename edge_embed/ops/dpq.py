@@ -45,8 +45,8 @@ def responses(query: Tensor, key: Tensor, variant: str) -> Tensor:
     Returns:
         [D, B, K], larger is closer.
     """
-    groups = query.unflatten(-1, (-1, key.shape[-1])).transpose(0, 1)  # [D, B, s]
-    dots = groups @ key.transpose(1, 2)  # [D, B, K]
+    groups: Tensor = query.unflatten(-1, (-1, key.shape[-1])).transpose(0, 1)  # [D, B, s]
+    dots: Tensor = groups @ key.transpose(1, 2)  # [D, B, K]
     if variant == "sx":
         return dots
     return 2 * dots - groups.square().sum(-1, keepdim=True) - key.square().sum(-1).unsqueeze(1)
@@ -100,9 +100,7 @@ def trainable_rows(
     return _finish(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
 
 
-def frozen_rows(
-    ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None
-) -> Tensor:
+def frozen_rows(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
     """Rows of a frozen table: packed_codes uint8 [n, row_bytes], value [G, K, s] -> [*ids, d]."""
     check_id_range(ids, packed_codes.shape[0])
     rows = packed_codes.index_select(0, ids.reshape(-1).long())  # [B, row_bytes]
@@ -173,9 +171,7 @@ def pack(
 def value_array(value: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
     """Values [G, K, s] as the packed form keeps them; refuses other types than float32 by name."""
     if value.dtype != torch.float32:
-        raise BadInputError(
-            f"values are {value.dtype}; packed form v1 holds float32: call .float() on the layer first"
-        )
+        raise BadInputError(f"values are {value.dtype}; packed form v1 holds float32: call .float() on the layer first")
     return value.detach().cpu().contiguous().numpy()
 
 
@@ -208,9 +204,7 @@ def _(
 
 
 @torch.library.custom_op("edge_embed::dpq_frozen", mutates_args=())
-def _dpq_frozen(
-    ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None
-) -> Tensor:
+def _dpq_frozen(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
     return frozen_rows(ids, packed_codes, value, num_groups, padding_idx)
 
 

@@ -13,7 +13,8 @@ from edge_embed.errors import BadInputError
 class ProgramModule(nn.Module):
     """Runs a graph by interpretation: unlike ``fx.GraphModule`` it generates and compiles no code.
 
-    Weights keep the names they have in the user's model; ``graph`` reads them by ``get_attr``.
+    Weights keep the names they have in the user's model, whatever attributes this class has; ``graph``
+    reads them by ``get_attr``.
     """
 
     def __init__(self, graph: fx.Graph, weights: Mapping[str, Tensor]) -> None:
@@ -23,24 +24,45 @@ class ProgramModule(nn.Module):
             self.add_weight(name, tensor)
 
     def add_weight(self, name: str, tensor: Tensor) -> None:
-        """Register ``tensor`` under a dotted name, with a plain module for every part of the path."""
+        """Register ``tensor`` under a dotted name, with a plain module for every part of the path.
+
+        Raises:
+            BadInputError: if no model can have that name, or it is taken.
+        """
         *path, leaf = name.split(".")
+        for part in (*path, leaf):
+            if not part or not part.isprintable() or (part.startswith("__") and part.endswith("__")):
+                raise BadInputError(f"{name!r:.200} is no name of a weight")
         owner: nn.Module = self
         for part in path:
-            if not part.isidentifier() and not part.isdigit():
-                raise BadInputError(f"{name!r} is no name of a weight")
-            if part not in owner._modules:
-                owner.add_module(part, nn.Module())
-            owner = owner.get_submodule(part)
-        owner.register_buffer(leaf, tensor)
+            if part in owner._buffers:
+                raise BadInputError(f"weight {name!r:.200} lies inside another weight")
+            # Straight into the tables of nn.Module: its own methods refuse "weight", "graph", ...
+            owner = owner._modules.setdefault(part, nn.Module())  # type: ignore[assignment]
+        if leaf in owner._buffers or leaf in owner._modules:
+            raise BadInputError(f"two weights are named {name!r:.200}")
+        owner._buffers[leaf] = tensor
 
     def weight(self, name: str) -> Tensor:
         """The tensor registered under a dotted name."""
-        return self.get_buffer(name)
+        *path, leaf = name.split(".")
+        owner: Any = self
+        for part in path:
+            owner = owner._modules[part]
+        tensor: Tensor = owner._buffers[leaf]
+        return tensor
 
     def forward(self, *inputs: Any) -> Any:
         """The outputs of the graph, flat, in order."""
-        return fx.Interpreter(self, graph=self.graph).run(*inputs)
+        return _Interpreter(self, graph=self.graph).run(*inputs)
+
+
+class _Interpreter(fx.Interpreter):
+    """Takes weights from the module's tables only, never an attribute that has the same name."""
+
+    def fetch_attr(self, target: str) -> Tensor:
+        module: ProgramModule = self.module  # type: ignore[assignment]
+        return module.weight(target)
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,23 @@ class ProgramInput:
     def holds_integers(self) -> bool:
         """Whether ids may come in here."""
         return not self.dtype.is_floating_point and self.dtype != torch.bool
+
+    def mismatch(self, value: Any) -> str | None:
+        """What is wrong with ``value`` as this input, or None: its type, rank and fixed sizes must fit."""
+        if type(value) not in (Tensor, nn.Parameter):
+            return f"a {type(value).__name__}, expected a tensor"
+        sizes = list(value.shape)
+        fits = len(sizes) == len(self.shape) and all(
+            isinstance(wanted, str) or wanted == size for wanted, size in zip(self.shape, sizes, strict=True)
+        )
+        if value.dtype != self.dtype or not fits:
+            return f"{_spelled(value.dtype, sizes)}, expected {_spelled(self.dtype, self.shape)}"
+        return None
+
+
+def _spelled(dtype: torch.dtype, shape: Sequence[int | str]) -> str:
+    """``int64[batch,16]``, as on the command line."""
+    return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, shape))}]"
 
 
 @dataclass
@@ -81,7 +120,16 @@ class Program:
 
     @torch.no_grad()
     def run(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Outputs of the training form in eval mode."""
+        """Outputs of the training form in eval mode.
+
+        Raises:
+            BadInputError: if the inputs do not have the declared types, ranks and fixed sizes.
+        """
+        if len(inputs) != len(self.inputs):
+            raise BadInputError(f"the model has {len(self.inputs)} inputs, got {len(inputs)}")
+        for declared, value in zip(self.inputs, inputs, strict=True):
+            if problem := declared.mismatch(value):
+                raise BadInputError(f"input {declared.name}: got {problem}")
         return tuple(self.module(*inputs))
 
 

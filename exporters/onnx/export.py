@@ -26,8 +26,8 @@ from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
 from edge_embed.exporters.onnx.storage import ExternalData, goes_external, write_model
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.program.capture import trace
 from edge_embed.packed.manifest import write_manifest
+from edge_embed.program.capture import trace
 from edge_embed.program.program import Program, ProgramInput
 
 METHODS: tuple[OnnxMethod, ...] = (DPQ,)

@@ -62,5 +62,3 @@ class OnnxMethod:
         node = values.Op(values.Opset(DOMAIN, DOMAIN_VERSION), self.op_type, schema)
         count = len(self.inputs)
         return lambda *arguments: node(*arguments[:count], **self.attributes(*arguments[1:]))
-
-

@@ -9,9 +9,12 @@ has none, so the one below builds the node layer by layer:
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from edge_embed.ops import recurrent
-from onnxscript import opset18 as op
+from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
+
+from edge_embed.ops import recurrent
+
+op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
 
 
 def _rnn(activation: str) -> Callable[..., Any]:

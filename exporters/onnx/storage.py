@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.errors import BadInputError
 
 ExternalData = Literal["auto", "always", "never"]
 
@@ -59,10 +59,15 @@ def _move_weights(model: ir.Model, data_path: Path) -> None:
             if tensor.nbytes < _SMALLEST_EXTERNAL:
                 continue
             file.write(b"\0" * (-file.tell() % (4096 if tensor.nbytes >= _LARGE else 64)))
-            place = {"location": data_path.name, "offset": file.tell(), "length": tensor.nbytes}
+            offset = file.tell()
             file.write(_bytes(tensor))
             value.const_value = ir.ExternalTensor(
-                **place, dtype=tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=str(value.name)
+                data_path.name,
+                offset,
+                tensor.nbytes,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=str(value.name),
             )
 
 
@@ -75,17 +80,17 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
     streamed: list[tuple[bytes, ir.TensorProtocol]] = []
     for value, tensor in _stored(model):
         if tensor.nbytes >= _LARGE:
-            header = onnx.TensorProto(name=value.name, dims=tensor.shape.numpy(), data_type=int(tensor.dtype))
-            streamed.append((header.SerializeToString() + _field(9, tensor.nbytes), tensor))
+            proto = onnx.TensorProto(name=value.name, dims=tensor.shape.numpy(), data_type=int(tensor.dtype))
+            streamed.append((proto.SerializeToString() + _field(9, tensor.nbytes), tensor))
             del model.graph.initializers[str(value.name)]
-    proto = ir.to_proto(model)
-    graph = proto.graph.SerializeToString(deterministic=True)
-    proto.ClearField("graph")
+    rest = ir.to_proto(model)
+    graph = rest.graph.SerializeToString(deterministic=True)
+    rest.ClearField("graph")
     size = len(graph) + sum(
         len(_field(5, len(header) + tensor.nbytes)) + len(header) + tensor.nbytes for header, tensor in streamed
     )
     with path.open("wb") as file:
-        file.write(proto.SerializeToString(deterministic=True))
+        file.write(rest.SerializeToString(deterministic=True))
         file.write(_field(7, size))
         file.write(graph)
         for header, tensor in streamed:
@@ -97,7 +102,7 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
 def _bytes(tensor: ir.TensorProtocol) -> memoryview:
     """The content of a weight, little-endian, without a copy where it is stored so already."""
     array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
-    return memoryview((array if sys.byteorder == "little" else array.byteswap()).view(np.uint8))
+    return (array if sys.byteorder == "little" else array.byteswap()).view(np.uint8).data
 
 
 def _field(number: int, length: int) -> bytes:

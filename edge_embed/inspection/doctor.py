@@ -1,0 +1,214 @@
+"""``doctor``: what is installed, whether the operator library is found and runs, and how to mend what is not.
+
+The proof is a run: a model of one node, without a portable body, so that ONNX Runtime can only give a result
+by our kernel; the result is compared with the numpy form bit by bit.
+"""
+
+import ctypes
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edge_embed.errors import EdgeEmbedError
+from edge_embed.runtime.library import get_library_path
+
+SCHEMA_VERSION = 1
+T = TypeVar("T")
+
+_DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime safetensors click rich".split()
+_KERNELS = ("ee_dpq_gather_f32_i64", "ee_dpq_gather_f32_i32")
+# What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
+_CPU_FEATURES = (
+    "sse4_2 avx avx2 f16c fma avx512f avx512bw avx512vbmi avx512_vnni avx_vnni amx_int8 "
+    "asimd asimdhp asimddp i8mm bf16 sve sve2"
+).split()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is missing or broken, and the command or step that mends it."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """The operator library.
+
+    Attributes:
+        path: Where it was found.
+        version: As it says itself.
+        bytes: Size of the file.
+        kernels: Functions of its C interface that can be called.
+        runs: Whether ONNX Runtime registered it and its kernel gave the right rows.
+    """
+
+    path: str
+    version: str
+    bytes: int
+    kernels: list[str]
+    runs: bool
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """The state of an installation.
+
+    Attributes:
+        versions: Of Python and of each package, None where it is missing.
+        system: Operating system and processor.
+        cpu_features: Vector extensions found; None where the system does not say.
+        library: The operator library, None if there is none that fits.
+        opset: Version of the standard operators in exported files.
+        ir_version: Version of the file format of exported files.
+        providers: Execution providers of ONNX Runtime.
+        problems: What is wrong; empty if all is well.
+    """
+
+    versions: dict[str, str | None]
+    system: str
+    cpu_features: list[str] | None
+    library: LibraryInfo | None
+    opset: int | None
+    ir_version: int | None
+    providers: list[str]
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is there and works."""
+        return not self.problems
+
+    @property
+    def exit_code(self) -> int:
+        """0 or 1."""
+        return 0 if self.ok else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values, ready for ``json.dumps``."""
+        return {"schema_version": SCHEMA_VERSION, "ok": self.ok, **asdict(self)}
+
+
+def diagnose() -> DoctorReport:
+    """Look at everything that can be missing; nothing that is missing raises."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    versions |= {name: _version(name) for name in _DISTRIBUTIONS}
+    problems = [_missing(name) for name, version in versions.items() if version is None]
+    written = _attempt(_written_versions, problems)
+    library = _attempt(lambda: _library(problems), problems)
+    return DoctorReport(
+        versions=versions,
+        system=f"{platform.system()} {platform.machine()}",
+        cpu_features=_cpu_features(),
+        library=library,
+        opset=written and written[0],
+        ir_version=written and written[1],
+        providers=_attempt(_providers, problems) or [],
+        problems=problems,
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _missing(name: str) -> Problem:
+    if name == "edge-embed":
+        return Problem("edge-embed is not installed", "`make install` in a checkout, or install the wheel")
+    return Problem(f"{name} is not installed", f'python -m pip install "{_requirement(name)}"')
+
+
+def _requirement(name: str) -> str:
+    """The range that this package asks for, such as ``onnx<1.24,>=1.23``."""
+    try:
+        wanted = metadata.requires("edge-embed") or []
+    except metadata.PackageNotFoundError:
+        wanted = []
+    return next((item for item in wanted if re.split(r"[^\w.-]", item, maxsplit=1)[0] == name), name)
+
+
+def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
+    """Run a step; whatever it raises becomes a problem."""
+    try:
+        return step()
+    except EdgeEmbedError as error:
+        problems.append(Problem(*_what_and_remedy(str(error))))
+    except ImportError as error:
+        if not any((error.name or "?") in problem.what for problem in problems):
+            problems.append(
+                Problem(f"cannot import {error.name}: {error}", "`make install`, or install it again")
+            )
+    return None
+
+
+def _what_and_remedy(message: str) -> tuple[str, str]:
+    """Our errors end with the remedy, after the last colon."""
+    what, _, remedy = message.rpartition(": ")
+    return what or message, remedy if what else "see the message"
+
+
+def _written_versions() -> tuple[int, int]:
+    from edge_embed.exporters.onnx.method import IR_VERSION, OPSET  # noqa: PLC0415  (it loads onnxscript)
+
+    return OPSET, IR_VERSION
+
+
+def _providers() -> list[str]:
+    import onnxruntime  # noqa: PLC0415
+
+    return list(onnxruntime.get_available_providers())
+
+
+def _library(problems: list[Problem]) -> LibraryInfo:
+    path = get_library_path()
+    loaded = ctypes.CDLL(str(path))
+    kernels = [name for name in _KERNELS if hasattr(loaded, name)]
+    loaded.ee_version.restype = ctypes.c_char_p
+    failure = _attempt(lambda: _probe(path), problems)
+    if failure:
+        problems.append(
+            Problem(failure, "install edge-embed and onnxruntime again (`make install` in a checkout)")
+        )
+    version = bytes(loaded.ee_version()).decode("utf-8", "replace")
+    return LibraryInfo(str(path), version, path.stat().st_size, kernels, failure == "")
+
+
+def _probe(library: Path) -> str:
+    """Run the kernel in ONNX Runtime; an empty text if its rows are right, else what went wrong."""
+    import numpy as np  # noqa: PLC0415
+    import onnxruntime  # noqa: PLC0415
+
+    from edge_embed.inspection.probe import probe_model, probe_table  # noqa: PLC0415
+
+    table, ids = probe_table(), np.array([[0, 6, 2], [5, 1, 2]])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what goes wrong comes back as an exception; it would be printed too
+    try:
+        options.register_custom_ops_library(str(library))
+        model = probe_model(table).SerializeToString()
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        rows = session.run(None, {"ids": ids})[0]
+    except Exception as error:  # the runtime's exceptions share no base class
+        return f"ONNX Runtime {onnxruntime.__version__} cannot run the kernel of {library}: {error}"
+    if rows.tobytes() != table.rows(ids).tobytes():
+        return f"the kernel of {library} gives other rows than the numpy form"
+    return ""
+
+
+def _cpu_features() -> list[str] | None:
+    """From Linux; other systems have no such file."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    found = set(line[1].split()) if line else set()
+    return [name for name in _CPU_FEATURES if name in found]

@@ -1,0 +1,252 @@
+"""An ``.onnx`` model: its structure is parsed once, external data is checked but never loaded."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.hashing import HashCheck
+from edge_embed.inspection.onnx_tables import (
+    DOMAIN,
+    MANIFEST_KEY,
+    METADATA_KEY,
+    VOCABULARY_KEY,
+    OnnxTable,
+    check_specs,
+    nodes_of,
+    tables_of_nodes,
+)
+from edge_embed.inspection.onnx_weights import Weights, dtype_name
+from edge_embed.inspection.report import (
+    DenseInfo,
+    FileReport,
+    OnnxInfo,
+    OperatorInfo,
+    PortInfo,
+    TableInfo,
+    table_info,
+)
+from edge_embed.packed.form import TableShape
+from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, parse_manifest
+
+_PROTOBUF_LIMIT = 2**31 - 1
+# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
+_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
+_DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
+
+
+def inspect_onnx(path: Path, verify: bool) -> FileReport:
+    """Report an ONNX model.
+
+    Raises:
+        BadInputError: It is damaged or no ONNX model, or its external data is missing, short or elsewhere.
+    """
+    try:
+        return _Inspection(path, verify).report()
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except _MALFORMED as error:
+        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
+
+
+class _Inspection:
+    """One pass over a model."""
+
+    def __init__(self, path: Path, verify: bool) -> None:
+        self._path, self._verify = path, verify
+        self._file_bytes = path.stat().st_size
+        self._model = _parse(path, self._file_bytes)
+        self._weights = Weights(path, self._model)
+        self._nodes = nodes_of(self._model)
+        self._properties = _properties(self._model)
+        self._manifest: Manifest | None = None
+        if MANIFEST_KEY in self._properties:
+            self._manifest = parse_manifest(self._properties[MANIFEST_KEY], self._file_bytes)
+        self._warnings: list[str] = []
+        self._differences: list[str] = []
+
+    def report(self) -> FileReport:
+        operators = self._operators()
+        tables = self._tables()
+        self._warn_about_data()
+        if self._verify and self._manifest is None:
+            self._differences.append(
+                "holds no manifest, so nothing shows that its tables are what was exported: export it again"
+            )
+        initializers = {tensor.name for tensor in self._model.graph.initializer}
+        inputs = [value for value in self._model.graph.input if value.name not in initializers]
+        vocabulary = self._json(VOCABULARY_KEY, list)
+        return FileReport(
+            path=str(self._path),
+            kind="onnx",
+            file_bytes=self._file_bytes,
+            total_bytes=self._file_bytes + self._weights.data_bytes,
+            verified=self._verify,
+            tables=tables,
+            dense=self._dense(),
+            inputs=[_port(value) for value in inputs],
+            outputs=[_port(value) for value in self._model.graph.output],
+            vocabulary_size=None if vocabulary is None else len(vocabulary),
+            metadata={str(key): str(value) for key, value in (self._json(METADATA_KEY, dict) or {}).items()},
+            onnx=OnnxInfo(
+                int(self._model.ir_version),
+                {item.domain or "ai.onnx": int(item.version) for item in self._model.opset_import},
+                FORMAT_VERSION if self._nodes or self._manifest else None,  # others were refused by now
+                operators,
+                self._weights.files(),
+            ),
+            notes=[] if tables else ["no compressed table of edge-embed: a model made by another tool"],
+            warnings=self._warnings,
+            differences=self._differences,
+        )
+
+    def _operators(self) -> list[OperatorInfo]:
+        """Node and body, per operator type; a warning says what is lost without one of them."""
+        bodies = {function.name for function in self._model.functions if function.domain == DOMAIN}
+        counts = dict.fromkeys(sorted(bodies | {node.op_type for node in self._nodes}), 0)
+        for node in self._nodes:
+            counts[node.op_type] += 1
+        for name, count in counts.items():
+            if name not in bodies:
+                self._warnings.append(
+                    f"{name} has no portable body: the file runs only where the operator library is "
+                    "registered. A tool removed it (a version converter; ONNX Runtime saving an optimised "
+                    "model): run such tools on other files, or export again"
+                )
+            elif not count:
+                self._warnings.append(f"{name} has a body, but no node uses it: the nodes were replaced")
+        if self._manifest is not None and not self._nodes:
+            self._warnings.append(
+                "no node of edge-embed is left: a tool inlined the portable body (onnx.inliner, "
+                "quant_pre_process, an optimised model saved without the library), so the kernels of the "
+                "operator library are not used: export again"
+            )
+        return [OperatorInfo(name, count, name in bodies) for name, count in counts.items()]
+
+    def _tables(self) -> list[TableInfo]:
+        used = tables_of_nodes(self._nodes, self._weights)
+        noted = {} if self._manifest is None else self._manifest.tables
+        found = (self._table(name, used.get(name), noted.get(name)) for name in sorted({*used, *noted}))
+        return [table for table in found if table is not None]
+
+    def _table(self, name: str, used: OnnxTable | None, noted: TableEntry | None) -> TableInfo | None:
+        table = used
+        if noted is not None:
+            if used is not None:
+                self._compare(used, noted)
+            if table is None or table.shape is None:
+                table = _as_noted(name, noted, used)
+        if table is None or table.shape is None:
+            self._warnings.append(f"table {name!r:.80}: its tensors are no initializers, so it is not listed")
+            return None
+        check = HashCheck(name, {} if noted is None else noted.sha256)
+        stored = self._stored(table, table.shape, check)
+        info = table_info(name, table.method, "packed", table.shape, table.padding_idx, stored, check.status)
+        if self._verify and check.status == "not checked":
+            info.hash_status = "no hash"
+            if self._manifest is not None:
+                self._differences.append(
+                    f"table {name!r:.80}: cannot be compared: no tensor or no hash of it"
+                )
+        self._differences += check.differences
+        return info
+
+    def _stored(self, table: OnnxTable, shape: TableShape, check: HashCheck) -> int:
+        """Bytes of the table's tensors in the model; they are hashed on the way if that was asked for."""
+        specs = {tensor: self._weights.spec(stored) for tensor, stored in table.initializers.items()}
+        known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
+        if len(known) < len(specs):
+            gone = ", ".join(table.initializers[tensor] for tensor in specs.keys() - known.keys())
+            self._warnings.append(f"table {table.name!r:.80}: tensor {gone:.80} is gone: a tool replaced it")
+        else:
+            check_specs(known, shape)
+            for tensor in check.expected if self._verify else ():
+                check.compare(tensor, self._weights.sha256(table.initializers[tensor]))
+        return sum(self._weights.nbytes(table.initializers[tensor]) for tensor in known)
+
+    def _compare(self, used: OnnxTable, noted: TableEntry) -> None:
+        got = (used.method, used.shape, used.padding_idx)
+        expected = (noted.method, noted.shape, noted.padding_idx)
+        if used.shape is not None and got != expected:
+            self._differences.append(
+                f"table {used.name!r:.80}: its node has {got}, expected {expected} as the manifest has it: "
+                "export it again"
+            )
+
+    def _dense(self) -> list[DenseInfo]:
+        """Initializers of two dimensions that are gathered by row."""
+        ours = {name for node in self._nodes for name in node.input}
+        found: dict[str, DenseInfo] = {}
+        for node in self._model.graph.node:
+            name = node.input[0] if _gathers_rows(node) else ""
+            spec = self._weights.spec(name)
+            if spec is None or name in ours or len(spec.shape) != 2 or spec.dtype not in _DENSE_TYPES:
+                continue
+            if name.removesuffix(".codes") in (self._manifest.tables if self._manifest else {}):
+                continue  # the body of a table, inlined
+            rows, columns = spec.shape
+            label = name.removesuffix(".weight")
+            found[name] = DenseInfo(label, rows, columns, spec.dtype, self._weights.nbytes(name))
+        return list(found.values())
+
+    def _warn_about_data(self) -> None:
+        count = self._weights.misaligned()
+        if count:
+            self._warnings.append(
+                f"{count} tensors of external data are not aligned (64 bytes; 4096 from 64 KiB on): runtimes "
+                "copy them into memory instead of mapping the file; export again, or write them aligned"
+            )
+
+    def _json(self, key: str, kind: type[Any]) -> Any:
+        if key not in self._properties:
+            return None
+        value = json.loads(self._properties[key])
+        if not isinstance(value, kind):
+            raise BadInputError(f"{key}: got {value!r:.80}, expected a JSON {kind.__name__}: export it again")
+        return value
+
+
+def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable:
+    """A table by its entry in the manifest: no node uses it, or the node does not show its sizes."""
+    names = {tensor: f"{name}.{tensor}" for tensor in noted.shape.tensor_specs()}
+    return OnnxTable(name, noted.method, noted.shape, noted.padding_idx, used.initializers if used else names)
+
+
+def _parse(path: Path, size: int) -> ModelProto:
+    if size > _PROTOBUF_LIMIT:
+        raise BadInputError(f"got {size} bytes, expected at most {_PROTOBUF_LIMIT}, as protobuf allows")
+    try:
+        model: ModelProto = ModelProto.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
+    if model.ir_version < 1 or not model.opset_import or not model.graph.node:
+        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
+    return model
+
+
+def _properties(model: ModelProto) -> dict[str, str]:
+    properties = {item.key: item.value for item in model.metadata_props}
+    if len(properties) != len(model.metadata_props):
+        raise BadInputError("holds a metadata key twice: export it again")
+    return properties
+
+
+def _gathers_rows(node: NodeProto) -> bool:
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 0)
+    return node.op_type == "Gather" and node.domain in ("", "ai.onnx") and axis == 0 and len(node.input) == 2
+
+
+def _port(value: ValueInfoProto) -> PortInfo:
+    tensor = value.type.tensor_type
+    dtype = "" if tensor.elem_type == TensorProto.UNDEFINED else dtype_name(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return PortInfo(value.name, dtype, None)
+    sizes: list[int | str | None] = []
+    for size in tensor.shape.dim:
+        sizes.append(int(size.dim_value) if size.HasField("dim_value") else str(size.dim_param) or None)
+    return PortInfo(value.name, dtype, sizes)

@@ -1,0 +1,183 @@
+"""Reports as text: tables on a terminal, plain columns elsewhere."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from edge_embed.inspection.doctor import DoctorReport
+from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TorchSaveInfo
+
+_KINDS = {
+    "program": "saved program",
+    "torch_save": "torch.save file",
+    "packed": "packed tables",
+    "onnx": "ONNX model",
+}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_MOST_NAMES = 20
+
+
+def render_file(report: FileReport, console: Console) -> None:
+    """Print what a file contains."""
+    size = _size(report.file_bytes)
+    if report.total_bytes != report.file_bytes:
+        size += f", {_size(report.total_bytes)} with its external data"
+    _line(console, f"{report.path}: {_KINDS[report.kind]}, {size}", "bold")
+    if report.tables:
+        _print(console, _compressed(report))
+    if report.dense:
+        _print(console, _dense(report))
+    if report.tables or report.dense:
+        _line(
+            console, f"the rest: {_size(report.other_bytes)} ({report.other_bytes / report.total_bytes:.1%})"
+        )
+    for title, ports in (("inputs", report.inputs), ("outputs", report.outputs)):
+        if ports:
+            _line(console, f"{title}: {', '.join(map(_port, ports))}")
+    if report.vocabulary_size is not None:
+        _line(console, f"vocabulary: {report.vocabulary_size:,} tokens")
+    for key, value in report.metadata.items():
+        _line(console, f"{key:.40}: {value:.200}")
+    if report.onnx is not None:
+        _onnx(console, report.onnx)
+    if report.torch_save is not None:
+        _torch_save(console, report.torch_save)
+    for texts, prefix, style in (
+        (report.notes, "note", ""),
+        (report.warnings, "warning", "yellow"),
+        (report.differences, "DIFFERS", "red"),
+    ):
+        for text in texts:
+            _line(console, f"{prefix}: {text}", style)
+
+
+def render_doctor(report: DoctorReport, console: Console) -> None:
+    """Print the state of the installation."""
+    table = _table("", "")
+    for name, version in report.versions.items():
+        table.add_row(name, _safe(version or "missing"))
+    _print(console, table)
+    _line(console, f"system: {report.system}")
+    features = report.cpu_features
+    _line(console, f"cpu features: {'not known' if features is None else ', '.join(features) or 'none'}")
+    library = report.library
+    if library is not None:
+        state = "registers and runs" if library.runs else "DOES NOT RUN"
+        _line(console, f"operator library: {library.path}")
+        _line(console, f"  version {library.version}, {_size(library.bytes)}, {state}")
+        _line(console, f"  kernels: {', '.join(library.kernels)}")
+    else:
+        _line(console, "operator library: none that fits")
+    _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")
+    _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
+    for problem in report.problems:
+        _line(console, f"problem: {problem.what}", "red")
+        _line(console, f"  remedy: {problem.remedy}")
+    if report.ok:
+        _line(console, "all well", "green")
+
+
+def _compressed(report: FileReport) -> Table:
+    table = _table("table", "method", "state", "shape", "layout", "pad", ">ratio", ">codes", ">values")
+    for title in (">in file", ">share", "hash"):
+        _column(table, title)
+    for entry in report.tables:
+        table.add_row(
+            _safe(entry.name),
+            entry.method,
+            entry.state,
+            f"{entry.num_embeddings:,} x {entry.embedding_dim}",
+            _layout(entry),
+            "-" if entry.padding_idx is None else str(entry.padding_idx),
+            f"{entry.compression_ratio:.1f}x",
+            *(_size(entry.inference_bytes.get(tensor, 0)) for tensor in ("codes", "values")),
+            _size(entry.stored_bytes),
+            f"{entry.share:.1%}",
+            Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
+        )
+    table.caption = "codes and values: bytes at inference"
+    return table
+
+
+def _dense(report: FileReport) -> Table:
+    table = _table("dense embedding", "shape", "type", ">in file", ">share")
+    for entry in report.dense:
+        shape = f"{entry.num_embeddings:,} x {entry.embedding_dim}"
+        table.add_row(_safe(entry.name), shape, entry.dtype, _size(entry.stored_bytes), f"{entry.share:.1%}")
+    return table
+
+
+def _onnx(console: Console, info: OnnxInfo) -> None:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in info.opsets.items())
+    _line(console, f"IR version {info.ir_version}, operators {opsets}, format {info.format_version or '-'}")
+    for operator in info.operators:
+        body = "with" if operator.body else "WITHOUT"
+        _line(console, f"{operator.op_type}: nodes: {operator.nodes}, {body} portable body")
+    for file in info.data_files:
+        aligned = f"aligned to {file.alignment} bytes"
+        _line(console, f"external data {file.name}: {_size(file.bytes)}, {file.tensors} tensors, {aligned}")
+
+
+def _torch_save(console: Console, info: TorchSaveInfo) -> None:
+    if info.tensor_bytes is not None:
+        _line(console, f"tensors: {_size(info.tensor_bytes)}")
+    more = f", and {len(info.names) - _MOST_NAMES} more" if len(info.names) > _MOST_NAMES else ""
+    names = ", ".join(f"{name:.80}" for name in info.names[:_MOST_NAMES])
+    _line(console, f"loading it would look up: {names}{more}")
+
+
+def _layout(entry: TableInfo) -> str:
+    values = entry.attributes
+    if entry.method != "dpq":
+        return ", ".join(f"{key}={value}" for key, value in values.items())
+    shared = ", shared" if values["share_subspaces"] else ""
+    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}"
+
+
+def _port(port: PortInfo) -> str:
+    sizes = (
+        ""
+        if port.shape is None
+        else f"[{', '.join('?' if size is None else str(size) for size in port.shape)}]"
+    )
+    return f"{port.name} {port.dtype}{sizes}".strip()
+
+
+def _size(nbytes: int) -> str:
+    """``1,536 B`` up to 10,000 bytes, then ``96.0 KiB``: exact where the eye can check it."""
+    value, unit = float(nbytes), 0
+    while value >= 10_000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{nbytes:,} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=any(titles), caption_justify="left")
+    for title in titles:
+        _column(table, title)
+    return table
+
+
+def _column(table: Table, title: str) -> None:
+    """A title that begins with ``>`` heads a column of numbers."""
+    table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left")
+
+
+def _print(console: Console, table: Table) -> None:
+    if console.is_terminal:
+        console.print(table)
+        return
+    table.box = None  # for pipes and logs: no frame, no line breaks
+    for column in table.columns:
+        column.no_wrap = True
+    console.print(table, width=max(console.width, console.measure(table).maximum), crop=False, soft_wrap=True)
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(_safe(text, style), soft_wrap=not console.is_terminal)
+
+
+def _safe(text: str, style: str = "") -> Text:
+    """Text from a file, with what could steer a terminal replaced."""
+    return Text("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text), style)

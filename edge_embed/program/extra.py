@@ -1,0 +1,82 @@
+"""What `edge_embed.save` adds to an archive: names, vocabulary and the user's own strings.
+
+Member ``extra/edge_embed.json``::
+
+    {"format_version": 1,
+     "dimensions": {"<input>": {"<position>": "<name>"}},
+     "outputs": ["<name>", ...],
+     "vocabulary": ["<token of id 0>", ...] or null,
+     "metadata": {"<key>": "<value>"}}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge_embed.errors import BadInputError
+
+EXTRA = "edge_embed.json"
+EXTRA_VERSION = 1
+_MAX_NAME = 256
+
+
+@dataclass(frozen=True)
+class Extra:
+    """The checked content of ``edge_embed.json``; the defaults are those of an archive made elsewhere."""
+
+    dimensions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    vocabulary: list[str] | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_extra(content: Mapping[str, Any]) -> Extra:
+    """Check the content of ``edge_embed.json``.
+
+    Raises:
+        BadInputError: if it is of another version, or a field does not hold what the format says.
+    """
+    version = content.get("format_version")
+    if version != EXTRA_VERSION or isinstance(version, bool):
+        raise BadInputError(
+            f"written by another version of edge-embed (format {version!r:.40}, expected {EXTRA_VERSION}): "
+            "use the edge-embed it was saved with, or upgrade this one"
+        )
+    dimensions = _mapping(content.get("dimensions", {}), "dimensions")
+    for names in dimensions.values():
+        for name in _mapping(names, "dimensions").values():
+            if not is_name(name) or not name.isidentifier():
+                raise BadInputError(f"dimensions: got the name {name!r:.80}, expected an identifier")
+    outputs = _strings(content.get("outputs", []), "outputs")
+    for name in outputs:
+        if not is_name(name):
+            raise BadInputError(f"outputs: got the name {name!r:.80}, expected 1 to {_MAX_NAME} printable characters")
+    vocabulary = content.get("vocabulary")
+    metadata = _mapping(content.get("metadata", {}), "metadata")
+    _strings(list(metadata), "metadata")
+    _strings(list(metadata.values()), "metadata")
+    return Extra(
+        dimensions, tuple(outputs), None if vocabulary is None else _strings(vocabulary, "vocabulary"), metadata
+    )
+
+
+def is_name(text: Any) -> bool:
+    """Whether a file may use this as the name of a value: short, and nothing that garbles a terminal."""
+    return isinstance(text, str) and 0 < len(text) <= _MAX_NAME and text.isprintable()
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInputError(f"{what}: got {value!r:.80}, expected an object")
+    return value
+
+
+def _strings(value: Any, what: str) -> list[str]:
+    if not isinstance(value, list):
+        raise BadInputError(f"{what}: got {value!r:.80}, expected a list of strings")
+    for index, text in enumerate(value):
+        if not isinstance(text, str):
+            raise BadInputError(f"{what}: got {text!r:.80} at position {index}, expected a string")
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise BadInputError(f"{what}: the string at position {index} holds half a character (a surrogate)")
+    return value
