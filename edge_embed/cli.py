@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 
 from edge_embed.errors import EdgeEmbedError
@@ -24,9 +25,6 @@ class Report(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
-
-    def render(self) -> RenderableType:
-        """What a person sees in a terminal."""
 
 
 class _Commands(click.Group):
@@ -107,7 +105,7 @@ def export(
             force=force,
             progress=progress,
         )
-    _finish(report, as_json, quiet)
+    _finish(report, lambda console: console.print(report.render()), as_json, quiet)
 
 
 @main.command()
@@ -135,12 +133,12 @@ def validate(
 ) -> None:
     """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
     from edge_embed import workflow
-    from edge_embed.validation.validate import ValidationOptions
+    from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(atol, rtol, seed=seed, iterations=iterations, warmup=warmup)
     with _progress(quiet) as progress:
         report = workflow.validate(_load(model, inputs, allow_pickle), exported, options=options, progress=progress)
-    _finish(report, as_json, quiet, report.exit_code)
+    _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
 
 
 @main.command()
@@ -150,9 +148,10 @@ def validate(
 def inspect(file: Path, verify: bool, as_json: bool, quiet: bool) -> None:
     """Show what a saved model, packed file or ONNX file contains, table by table."""
     from edge_embed.inspection.inspect import inspect_file
+    from edge_embed.inspection.render import render_file
 
     report = inspect_file(file, verify)
-    _finish(report, as_json, quiet, report.exit_code)
+    _finish(report, partial(render_file, report), as_json, quiet, report.exit_code)
 
 
 @main.command()
@@ -160,23 +159,24 @@ def inspect(file: Path, verify: bool, as_json: bool, quiet: bool) -> None:
 def doctor(as_json: bool, quiet: bool) -> None:
     """Show versions, the operator library that is used, and what is missing."""
     from edge_embed.inspection.doctor import diagnose
+    from edge_embed.inspection.render import render_doctor
 
     report = diagnose()
-    _finish(report, as_json, quiet, 0 if report.ok else 1)
+    _finish(report, partial(render_doctor, report), as_json, quiet, 0 if report.ok else 1)
 
 
 def _load(model: Path, inputs: tuple[str, ...], allow_pickle: bool) -> Any:
     from edge_embed import workflow
-    from edge_embed.program.module_file import InputSpec
+    from edge_embed.program.input_spec import InputSpec
 
     return workflow.load(model, inputs=[InputSpec.parse(text) for text in inputs], allow_pickle=allow_pickle)
 
 
-def _finish(report: Report, as_json: bool, quiet: bool, exit_code: int = 0) -> None:
+def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quiet: bool, exit_code: int = 0) -> None:
     if as_json:
         click.echo(json.dumps(report.to_json()))
     elif not quiet:
-        Console().print(report.render())
+        show(Console())
     sys.exit(exit_code)
 
 

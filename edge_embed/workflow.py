@@ -14,12 +14,14 @@ from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.files import StrPath, new_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs, write_archive
+from edge_embed.program.input_spec import InputSpec
 from edge_embed.program.load import load_program
-from edge_embed.program.module_file import InputSpec
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
 from edge_embed.report.exported import ExportedTable, ExportReport
-from edge_embed.validation.validate import ValidationOptions, ValidationReport, validate_export
+from edge_embed.report.results import ValidationReport
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.validate import validate_export
 
 Model = nn.Module | StrPath
 

@@ -143,9 +143,7 @@ def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
         problems.append(Problem(*_what_and_remedy(str(error))))
     except ImportError as error:
         if not any((error.name or "?") in problem.what for problem in problems):
-            problems.append(
-                Problem(f"cannot import {error.name}: {error}", "`make install`, or install it again")
-            )
+            problems.append(Problem(f"cannot import {error.name}: {error}", "`make install`, or install it again"))
     return None
 
 
@@ -174,9 +172,7 @@ def _library(problems: list[Problem]) -> LibraryInfo:
     loaded.ee_version.restype = ctypes.c_char_p
     failure = _attempt(lambda: _probe(path), problems)
     if failure:
-        problems.append(
-            Problem(failure, "install edge-embed and onnxruntime again (`make install` in a checkout)")
-        )
+        problems.append(Problem(failure, "install edge-embed and onnxruntime again (`make install` in a checkout)"))
     version = bytes(loaded.ee_version()).decode("utf-8", "replace")
     return LibraryInfo(str(path), version, path.stat().st_size, kernels, failure == "")
 

@@ -13,9 +13,7 @@ Inspector = Callable[[Path, bool], FileReport]
 
 _ZIP = b"PK"
 _PICKLE = b"\x80"
-_EXPECTED = (
-    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file or an .onnx model"
-)
+_EXPECTED = "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file or an .onnx model"
 
 
 def inspect_file(path: StrPath, verify: bool = False) -> FileReport:

@@ -1,6 +1,7 @@
 """An ``.onnx`` model: its structure is parsed once, external data is checked but never loaded."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from edge_embed.inspection.report import (
     TableInfo,
     table_info,
 )
-from edge_embed.packed.form import TableShape
+from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, parse_manifest
 
 _PROTOBUF_LIMIT = 2**31 - 1
@@ -150,9 +151,7 @@ class _Inspection:
         if self._verify and check.status == "not checked":
             info.hash_status = "no hash"
             if self._manifest is not None:
-                self._differences.append(
-                    f"table {name!r:.80}: cannot be compared: no tensor or no hash of it"
-                )
+                self._differences.append(f"table {name!r:.80}: cannot be compared: no tensor or no hash of it")
         self._differences += check.differences
         return info
 
@@ -162,7 +161,7 @@ class _Inspection:
         known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
         if len(known) < len(specs):
             gone = ", ".join(table.initializers[tensor] for tensor in specs.keys() - known.keys())
-            self._warnings.append(f"table {table.name!r:.80}: tensor {gone:.80} is gone: a tool replaced it")
+            self._warnings.append(f"table {table.name!r:.80}: tensor {gone!r:.80} is gone: a tool replaced it")
         else:
             check_specs(known, shape)
             for tensor in check.expected if self._verify else ():
@@ -181,14 +180,17 @@ class _Inspection:
     def _dense(self) -> list[DenseInfo]:
         """Initializers of two dimensions that are gathered by row."""
         ours = {name for node in self._nodes for name in node.input}
+        noted = self._manifest.tensor_specs().values() if self._manifest and not self._nodes else ()
+        # The body of a table, inlined, gathers from its tensors too, as they are or flattened.
+        inlined = {TensorSpec(dtype, (math.prod(shape[:-1]), shape[-1])) for dtype, shape in noted}
         found: dict[str, DenseInfo] = {}
         for node in self._model.graph.node:
             name = node.input[0] if _gathers_rows(node) else ""
             spec = self._weights.spec(name)
             if spec is None or name in ours or len(spec.shape) != 2 or spec.dtype not in _DENSE_TYPES:
                 continue
-            if name.removesuffix(".codes") in (self._manifest.tables if self._manifest else {}):
-                continue  # the body of a table, inlined
+            if spec in inlined:
+                continue
             rows, columns = spec.shape
             label = name.removesuffix(".weight")
             found[name] = DenseInfo(label, rows, columns, spec.dtype, self._weights.nbytes(name))

@@ -27,13 +27,9 @@ def _dpq_shape(attributes: Attributes, tensors: Mapping[str, TensorSpec]) -> Tab
         raise BadInputError(f"got codes {list(codes.shape)} and values {list(values.shape)}")
     num_groups, stored = attributes["num_groups"], values.shape[0]
     shared = stored == 1 and num_groups != 1
-    shape = DPQShape(
-        codes.shape[0], values.shape[2] * num_groups, attributes["num_codes"], num_groups, shared
-    )
+    shape = DPQShape(codes.shape[0], values.shape[2] * num_groups, attributes["num_codes"], num_groups, shared)
     if attributes["bits"] != shape.bits:
-        raise BadInputError(
-            f"bits: got {attributes['bits']}, expected {shape.bits} for {shape.num_codes} codes"
-        )
+        raise BadInputError(f"bits: got {attributes['bits']}, expected {shape.bits} for {shape.num_codes} codes")
     return shape
 
 
@@ -92,9 +88,7 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
             table = _table(node, weights)
         known = found.setdefault(table.name, table)
         if known != table:
-            raise BadInputError(
-                f"table {table.name!r:.80}: two nodes describe it differently: export it again"
-            )
+            raise BadInputError(f"table {table.name!r:.80}: two nodes describe it differently: export it again")
     return found
 
 

@@ -102,9 +102,7 @@ class Weights:
 
     def misaligned(self) -> int:
         """How many external tensors lie where a runtime cannot use them in place."""
-        return sum(
-            _alignment(tensor) < (PAGE if tensor.nbytes >= LARGE else CACHE_LINE) for tensor in self._external
-        )
+        return sum(_alignment(tensor) < (PAGE if tensor.nbytes >= LARGE else CACHE_LINE) for tensor in self._external)
 
     def _check(self, tensor: TensorProto) -> None:
         expected = expected_bytes(tensor)

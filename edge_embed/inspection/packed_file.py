@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from edge_embed.errors import BadInputError
-from edge_embed.inspection.hashing import HashCheck, sha256_of_range
+from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, table_info
-from edge_embed.packed.container import read_header
-from edge_embed.packed.file import read_manifest
+from edge_embed.packed.file import read_manifest, tensor_hashes
 
 
 def inspect_packed(path: Path, verify: bool) -> FileReport:
@@ -18,7 +16,8 @@ def inspect_packed(path: Path, verify: bool) -> FileReport:
     manifest = read_manifest(path)
     checks = {name: HashCheck(name, entry.sha256) for name, entry in manifest.tables.items()}
     if verify:
-        _verify(path, checks)
+        for name, tensor, digest in tensor_hashes(path):
+            checks[name].compare(tensor, digest)
     tables = [
         table_info(name, entry.method, "packed", entry.shape, entry.padding_idx, None, checks[name].status)
         for name, entry in manifest.tables.items()
@@ -32,16 +31,3 @@ def inspect_packed(path: Path, verify: bool) -> FileReport:
         tables=tables,
         differences=[text for check in checks.values() for text in check.differences],
     )
-
-
-def _verify(path: Path, checks: dict[str, HashCheck]) -> None:
-    try:
-        with path.open("rb") as file:
-            header = read_header(file, path.stat().st_size)
-            for name, check in checks.items():
-                for tensor in check.expected:
-                    stored = header.tensors[f"{name}/{tensor}"]
-                    begin = header.data_start + stored.start
-                    check.compare(tensor, sha256_of_range(file, begin, stored.end - stored.start))
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error

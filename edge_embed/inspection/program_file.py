@@ -72,9 +72,7 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
-        notes=[]
-        if tables
-        else ["no compressed table: train one as DPQEmbedding, or use edge-embed compress"],
+        notes=[] if tables else ["no compressed table: train one as DPQEmbedding, or use edge-embed compress"],
     )
 
 
@@ -96,9 +94,7 @@ def _tables(program: Program) -> list[TableInfo]:
         taken.add(unique)
         values = [_weight(program, item) if isinstance(item, fx.Node) else item for item in arguments]
         weights = {
-            str(item.target): value
-            for item, value in zip(arguments, values, strict=True)
-            if isinstance(item, fx.Node)
+            str(item.target): value for item, value in zip(arguments, values, strict=True) if isinstance(item, fx.Node)
         }
         stored = sum(tensor.nbytes for tensor in weights.values())  # vq has one weight as key and value
         with located(f"table {unique!r}"):

@@ -1,5 +1,7 @@
 """Reports as text: tables on a terminal, plain columns elsewhere."""
 
+from typing import Literal
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -16,10 +18,12 @@ _KINDS = {
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _MOST_NAMES = 20
+_UNBROKEN = 1 << 16
 
 
 def render_file(report: FileReport, console: Console) -> None:
     """Print what a file contains."""
+    console = _plain(console)
     size = _size(report.file_bytes)
     if report.total_bytes != report.file_bytes:
         size += f", {_size(report.total_bytes)} with its external data"
@@ -29,9 +33,7 @@ def render_file(report: FileReport, console: Console) -> None:
     if report.dense:
         _print(console, _dense(report))
     if report.tables or report.dense:
-        _line(
-            console, f"the rest: {_size(report.other_bytes)} ({report.other_bytes / report.total_bytes:.1%})"
-        )
+        _line(console, f"the rest: {_size(report.other_bytes)} ({report.other_bytes / report.total_bytes:.1%})")
     for title, ports in (("inputs", report.inputs), ("outputs", report.outputs)):
         if ports:
             _line(console, f"{title}: {', '.join(map(_port, ports))}")
@@ -54,6 +56,7 @@ def render_file(report: FileReport, console: Console) -> None:
 
 def render_doctor(report: DoctorReport, console: Console) -> None:
     """Print the state of the installation."""
+    console = _plain(console)
     table = _table("", "")
     for name, version in report.versions.items():
         table.add_row(name, _safe(version or "missing"))
@@ -79,21 +82,16 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
 
 
 def _compressed(report: FileReport) -> Table:
-    table = _table("table", "method", "state", "shape", "layout", "pad", ">ratio", ">codes", ">values")
-    for title in (">in file", ">share", "hash"):
-        _column(table, title)
+    table = _table("table", "method", "shape", "layout", ">ratio", ">codes", ">values", ">in file", "hash")
     for entry in report.tables:
         table.add_row(
             _safe(entry.name),
-            entry.method,
-            entry.state,
+            f"{entry.method} {entry.state}",
             f"{entry.num_embeddings:,} x {entry.embedding_dim}",
             _layout(entry),
-            "-" if entry.padding_idx is None else str(entry.padding_idx),
             f"{entry.compression_ratio:.1f}x",
             *(_size(entry.inference_bytes.get(tensor, 0)) for tensor in ("codes", "values")),
-            _size(entry.stored_bytes),
-            f"{entry.share:.1%}",
+            f"{_size(entry.stored_bytes)} ({entry.share:.1%})",
             Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
         )
     table.caption = "codes and values: bytes at inference"
@@ -101,10 +99,11 @@ def _compressed(report: FileReport) -> Table:
 
 
 def _dense(report: FileReport) -> Table:
-    table = _table("dense embedding", "shape", "type", ">in file", ">share")
+    table = _table("dense embedding", "shape", "type", ">in file")
     for entry in report.dense:
         shape = f"{entry.num_embeddings:,} x {entry.embedding_dim}"
-        table.add_row(_safe(entry.name), shape, entry.dtype, _size(entry.stored_bytes), f"{entry.share:.1%}")
+        in_file = f"{_size(entry.stored_bytes)} ({entry.share:.1%})"
+        table.add_row(_safe(entry.name), shape, entry.dtype, in_file)
     return table
 
 
@@ -132,15 +131,12 @@ def _layout(entry: TableInfo) -> str:
     if entry.method != "dpq":
         return ", ".join(f"{key}={value}" for key, value in values.items())
     shared = ", shared" if values["share_subspaces"] else ""
-    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}"
+    padding = "" if entry.padding_idx is None else f", pad {entry.padding_idx}"
+    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}{padding}"
 
 
 def _port(port: PortInfo) -> str:
-    sizes = (
-        ""
-        if port.shape is None
-        else f"[{', '.join('?' if size is None else str(size) for size in port.shape)}]"
-    )
+    sizes = "" if port.shape is None else f"[{', '.join('?' if size is None else str(size) for size in port.shape)}]"
     return f"{port.name} {port.dtype}{sizes}".strip()
 
 
@@ -161,21 +157,23 @@ def _table(*titles: str) -> Table:
 
 def _column(table: Table, title: str) -> None:
     """A title that begins with ``>`` heads a column of numbers."""
-    table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left")
+    justify: Literal["right", "left"] = "right" if title.startswith(">") else "left"
+    table.add_column(title.removeprefix(">"), justify=justify, overflow="fold")
+
+
+def _plain(console: Console) -> Console:
+    """The console itself on a terminal; for pipes and logs one that breaks no line."""
+    return console if console.is_terminal else Console(file=console.file, width=_UNBROKEN)
 
 
 def _print(console: Console, table: Table) -> None:
-    if console.is_terminal:
-        console.print(table)
-        return
-    table.box = None  # for pipes and logs: no frame, no line breaks
-    for column in table.columns:
-        column.no_wrap = True
-    console.print(table, width=max(console.width, console.measure(table).maximum), crop=False, soft_wrap=True)
+    if not console.is_terminal:
+        table.box = None
+    console.print(table)
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(_safe(text, style), soft_wrap=not console.is_terminal)
+    console.print(_safe(text, style))
 
 
 def _safe(text: str, style: str = "") -> Text:

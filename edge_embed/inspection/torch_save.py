@@ -39,7 +39,11 @@ def member_names(path: Path) -> set[str]:
         BadInputError: It is no whole zip archive.
     """
     with _archive(path) as archive:
-        return {member.filename.partition("/")[2] for member in archive.infolist()}
+        members = archive.infolist()
+    if members and min(member.header_offset for member in members) > 0:
+        # A saved program holds its example inputs as an archive of their own: cut behind that, they are found.
+        raise _damaged(path, "an archive that begins inside the file: its end is missing")
+    return {member.filename.partition("/")[2] for member in members}
 
 
 def inspect_torch_save(path: Path, verify: bool) -> FileReport:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops import dpq
-from edge_embed.ops.ids import check_id_dtype, check_id_range
+from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -188,7 +188,7 @@ class DPQEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Rows of ``ids``: integers of shape (*) -> (*, d)."""
-        check_id_dtype(ids)
+        ids = integer_ids(ids)
         exporting = torch.compiler.is_exporting()
         if self.frozen:
             frozen_rows = dpq.FROZEN if exporting else dpq.frozen_rows
@@ -215,12 +215,17 @@ class DPQEmbedding(nn.Module):
         with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
             response = dpq.responses(query, self._keys(), self.variant)  # [D, B, K]
             if self.distance_norm:
-                mean, variance = self._batch_statistics(response, kept)
-                response = (response - mean) * dpq.inverse_deviation(variance)
+                response = self._normalized(response, kept)
         code = response.max(dim=-1).indices  # [D, B]
         sx = self.variant == "sx"
         rows = self._softmax_rows(response, code) if sx else self._centroid_rows(query, code, kept)  # [B, d]
         return rows.masked_fill(~kept.unsqueeze(-1), 0.0).reshape(*ids.shape, self.embedding_dim)
+
+    def _normalized(self, response: Tensor, kept: Tensor) -> Tensor:
+        """Distances [D, B, K] by the statistics of this batch; float16 could not even count them."""
+        wide = response.to(torch.promote_types(response.dtype, torch.float32))
+        mean, variance = self._batch_statistics(wide, kept)
+        return ((wide - mean) * dpq.inverse_deviation(variance)).to(response.dtype)
 
     def _batch_statistics(self, response: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [K] over groups and the ids that are no padding; updates the running ones."""
@@ -229,10 +234,11 @@ class DPQEmbedding(nn.Module):
         mean = (response * weight).sum((0, 1)) / count.clamp(min=1)
         variance = ((response - mean).square() * weight).sum((0, 1)) / count.clamp(min=1)
         with torch.no_grad():
-            step = _NORM_MOMENTUM * (count > 0)  # an empty batch teaches nothing
+            dtype = self.running_mean.dtype
+            step = _NORM_MOMENTUM * (count > 0).to(dtype)  # an empty batch teaches nothing
             unbiased = variance * count / (count - 1).clamp(min=1)
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), step.to(self.running_mean.dtype))
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), step.to(self.running_var.dtype))
+            self.running_mean.lerp_(mean.to(dtype), step)
+            self.running_var.lerp_(unbiased.to(dtype), step)
         return mean, variance
 
     def _softmax_rows(self, response: Tensor, code: Tensor) -> Tensor:

@@ -60,13 +60,13 @@ def inverse_deviation(variance: Tensor) -> Tensor:
 def codes(query: Tensor, key: Tensor, mean: Tensor | None, variance: Tensor | None, variant: str) -> Tensor:
     """Codes of query rows [B, d] as they are at inference: int64 [B, D].
 
-    The decision is taken in float64. In float32 the order of summation, which depends on the batch,
-    flips near-ties, and one flipped code replaces a whole sub-vector.
+    Distances are summed in float64 and compared in float32. The order of summation depends on the batch, and
+    one flipped code replaces a whole sub-vector: what differs by float64 rounding alone has to be a tie.
     """
     response = responses(query.double(), key.double(), variant)  # [D, B, K]
     if mean is not None and variance is not None:
         response.sub_(mean.double()).mul_(inverse_deviation(variance.double()))
-    return response.max(dim=-1).indices.t()  # [B, D]; the lowest k wins a tie
+    return response.float().max(dim=-1).indices.t()  # [B, D]; the lowest k wins a tie
 
 
 def select(value: Tensor, code: Tensor) -> Tensor:
@@ -143,6 +143,11 @@ def pack(
     Raises:
         BadInputError: if a weight is NaN or infinite, or the values are not float32.
     """
+    values = value_array(value)
+    small = {"key": key, "value": value, "running_mean": mean, "running_var": variance}
+    for name, tensor in small.items():
+        if tensor is not None and not tensor.isfinite().all():
+            raise BadInputError(f"{name} holds NaN or infinity: train the table again")
     (n, _), (_, num_codes, width) = query.shape, key.shape
     num_groups = query.shape[1] // width
     bits = bit_packing.bits_for(num_codes)
@@ -165,7 +170,7 @@ def pack(
             on_block(done)
     if padding_idx is not None:
         packed[padding_idx] = 0
-    return PackedDPQ(packed, value_array(value), num_groups, padding_idx)
+    return PackedDPQ(packed, values, num_groups, padding_idx)
 
 
 def value_array(value: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":

@@ -5,13 +5,18 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 
-_INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_INDEX_DTYPES = (torch.int32, torch.int64)
 
 
-def check_id_dtype(ids: Tensor) -> None:
-    """Raise `BadInputError` unless ``ids`` holds integers."""
-    if ids.dtype not in _INTEGER_DTYPES:
+def integer_ids(ids: Tensor) -> Tensor:
+    """Ids as int32 or int64, which every target knows; narrower and unsigned ones become int64.
+
+    Raises:
+        BadInputError: if ``ids`` are no integers.
+    """
+    if ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
         raise BadInputError(f"ids must be integers, got {ids.dtype}: convert them with ids.long()")
+    return ids if ids.dtype in _INDEX_DTYPES else ids.long()
 
 
 def check_id_range(ids: Tensor, num_embeddings: int) -> None:

@@ -67,7 +67,7 @@ class _Opaque(TorchFunctionMode):
 
 
 def _record(name: str, x: Tensor, hx: Any, params: Any, *options: Any) -> Any:
-    if isinstance(params, tuple):  # the overload for packed sequences takes (x, batch_sizes, hx, params)
+    if not isinstance(params, list):  # the overload for packed sequences takes (x, batch_sizes, hx, params)
         raise BadInputError(_PACKED_SEQUENCES)
     if name == "lstm" and hx[0].shape[-1] != hx[1].shape[-1]:
         raise BadInputError(

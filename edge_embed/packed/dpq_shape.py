@@ -41,6 +41,9 @@ class DPQShape:
             number: object = getattr(self, name)
             if type(number) is not int or number < 1:
                 raise BadInputError(f"{name}: got {number!r}, expected a positive integer")
+            if number > MAX_SIZE:  # too long to print, maybe, and so would be its products
+                got = f"got a number of {number.bit_length()} bits"
+                raise BadInputError(f"{name}: {got}, expected at most {MAX_SIZE}")
         shared: object = self.shared
         if type(shared) is not bool or (shared and self.num_groups == 1):
             raise BadInputError(f"shared: got {shared!r}, expected true or false, and false with one group")

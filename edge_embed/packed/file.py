@@ -4,16 +4,19 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader
+from typing import Any
+
+from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, new_file
-from edge_embed.packed.container import Header, check_tensor, read_header, read_tensor, write
+from edge_embed.packed.container import opened, sha256, write
 from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import Manifest, TableEntry, located, parse_manifest, write_manifest
 from edge_embed.packed.methods import METHODS
 
 METADATA_KEY = "edge_embed"
+_DTYPE_CODES = {"uint8": "U8", "float32": "F32"}
 
 
 def save_tables(path: StrPath, tables: Mapping[str, Packed], *, force: bool = False) -> None:
@@ -31,12 +34,10 @@ def save_tables(path: StrPath, tables: Mapping[str, Packed], *, force: bool = Fa
     for name, table in tables.items():
         with located(f"table {name!r}"):  # a file is written only if it can be read back
             METHODS[table.method].from_tensors(table.tensors(), table.attributes(), table.padding_idx)
-    tensors = {
-        f"{name}/{key}": array for name, table in tables.items() for key, array in table.tensors().items()
-    }
+    tensors = {f"{name}/{key}": array for name, table in tables.items() for key, array in table.tensors().items()}
     metadata = {METADATA_KEY: write_manifest(tables)}
-    with new_file(path, force=force) as temporary, temporary.open("wb") as file:
-        write(file, tensors, metadata)
+    with new_file(path, force=force) as temporary:
+        write(temporary, tensors, metadata)
 
 
 def load_tables(path: StrPath) -> dict[str, Packed]:
@@ -48,9 +49,8 @@ def load_tables(path: StrPath) -> dict[str, Packed]:
     Raises:
         BadInputError: The file cannot be read, is damaged or is not ours: names the file, table and tensor.
     """
-    with _opened(path) as (file, file_size):
-        header, manifest = _read_manifest(file, file_size)
-        return {name: _load_table(file, header, name, entry) for name, entry in manifest.tables.items()}
+    with _opened(path) as (file, manifest):
+        return {name: _load_table(file, name, entry) for name, entry in manifest.tables.items()}
 
 
 def read_manifest(path: StrPath) -> Manifest:
@@ -59,49 +59,72 @@ def read_manifest(path: StrPath) -> Manifest:
     Raises:
         BadInputError: As for :func:`load_tables`, as far as the header and the file size show it.
     """
-    with _opened(path) as (file, file_size):
-        return _read_manifest(file, file_size)[1]
+    with _opened(path) as (_, manifest):
+        return manifest
+
+
+def tensor_hashes(path: StrPath) -> Iterator[tuple[str, str, str]]:
+    """Hash what is stored, one tensor in memory at a time; the manifest says what it should be.
+
+    Yields:
+        Table, tensor, and the SHA-256 of its bytes.
+
+    Raises:
+        BadInputError: As for :func:`read_manifest`.
+    """
+    with _opened(path) as (file, manifest):
+        for name, entry in manifest.tables.items():
+            for tensor in entry.sha256:
+                yield name, tensor, sha256(file.get_tensor(f"{name}/{tensor}"))
 
 
 @contextmanager
-def _opened(path: StrPath) -> Iterator[tuple[BufferedReader, int]]:
-    """Open a regular file (a pipe would block) and name it in every error."""
-    with located(os.fsdecode(path)):
+def _opened(path: StrPath) -> Iterator[tuple[Any, Manifest]]:
+    """Open a regular file (a pipe would block), check its header and name the file in every error."""
+    name = os.fsdecode(path)
+    with located(name):
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise BadInputError("is no regular file, expected a packed .safetensors file")
-            with open(path, "rb") as file:
-                yield file, os.fstat(file.fileno()).st_size
+            with open(path, "rb") as file:  # the library calls every failure to open "not found"
+                file_size = os.fstat(file.fileno()).st_size
+            with opened(name) as tensors:
+                yield tensors, _checked_manifest(tensors, file_size)
         except OSError as error:
             raise BadInputError(f"cannot be read: {error.strerror or error}") from error
 
 
-def _read_manifest(file: BufferedReader, file_size: int) -> tuple[Header, Manifest]:
-    header = read_header(file, file_size)
-    if METADATA_KEY not in header.metadata:
+def _checked_manifest(file: Any, file_size: int) -> Manifest:
+    """The library has checked that the tensors tile the file; that they are the right ones is up to us."""
+    metadata = file.metadata() or {}
+    if METADATA_KEY not in metadata:
         raise BadInputError(
             f"has no {METADATA_KEY!r} metadata: a safetensors file without packed tables; "
             f"make one with edge_embed.packed.save_tables"
         )
-    if len(header.metadata) != 1:
-        raise BadInputError(f"metadata: got keys {sorted(header.metadata)}, expected only {METADATA_KEY!r}")
-    manifest = parse_manifest(header.metadata[METADATA_KEY], file_size)
-    specs = manifest.tensor_specs()
-    if header.tensors.keys() != specs.keys():
-        missing, extra = specs.keys() - header.tensors.keys(), header.tensors.keys() - specs.keys()
+    if len(metadata) != 1:
+        raise BadInputError(f"metadata: got keys {sorted(metadata)}, expected only {METADATA_KEY!r}")
+    manifest = parse_manifest(metadata[METADATA_KEY], file_size)
+    specs, names = manifest.tensor_specs(), set(file.keys())
+    if names != specs.keys():
+        missing, extra = specs.keys() - names, names - specs.keys()
         raise BadInputError(f"tensors: missing {sorted(missing)}, not in the manifest: {sorted(extra)}")
     for name, spec in specs.items():
-        with located(f"tensor {name!r}"):
-            check_tensor(header.tensors[name], spec)
-    return header, manifest
+        stored = file.get_slice(name)
+        dtype, shape = stored.get_dtype(), stored.get_shape()
+        if (dtype, shape) != (_DTYPE_CODES[spec.dtype], list(spec.shape)):
+            expected = f"{_DTYPE_CODES[spec.dtype]} {list(spec.shape)} as the manifest has it"
+            raise BadInputError(f"tensor {name!r}: got {dtype} {shape}, expected {expected}")
+    return manifest
 
 
-def _load_table(file: BufferedReader, header: Header, name: str, entry: TableEntry) -> Packed:
-    tensors = {}
-    for tensor, spec in entry.shape.tensor_specs().items():
-        with located(f"tensor {f'{name}/{tensor}'!r}"):
-            tensors[tensor], digest = read_tensor(file, header, f"{name}/{tensor}", spec)
-            if digest != entry.sha256[tensor]:
-                raise BadInputError(f"its hash is {digest}, expected {entry.sha256[tensor]}: it is damaged")
+def _load_table(file: Any, name: str, entry: TableEntry) -> Packed:
+    tensors: dict[str, NDArray[Any]] = {}
+    for tensor, expected in entry.sha256.items():
+        tensors[tensor] = file.get_tensor(f"{name}/{tensor}")
+        digest = sha256(tensors[tensor])
+        if digest != expected:
+            got = f"its hash is {digest}, expected {expected}"
+            raise BadInputError(f"tensor {f'{name}/{tensor}'!r}: {got}: it is damaged")
     with located(f"table {name!r}"):
         return METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)

@@ -41,6 +41,4 @@ def check_padding_idx(padding_idx: object, num_embeddings: int) -> None:
     if padding_idx is None:
         return
     if type(padding_idx) is not int or not 0 <= padding_idx < num_embeddings:
-        raise BadInputError(
-            f"padding_idx: got {padding_idx!r:.80}, expected none or 0 to {num_embeddings - 1}"
-        )
+        raise BadInputError(f"padding_idx: got {padding_idx!r:.80}, expected none or 0 to {num_embeddings - 1}")

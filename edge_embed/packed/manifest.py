@@ -1,6 +1,7 @@
 """The manifest of a packed file: what each table is, as canonical JSON with a hash over itself."""
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from edge_embed.packed.container import sha256
 from edge_embed.packed.form import Packed, TableShape, TensorSpec
 from edge_embed.packed.ids import check_padding_idx
 from edge_embed.packed.methods import METHODS
-from edge_embed.packed.strict_json import canonical, exact_keys, parse
 
 FORMAT_VERSION = 1
 _RESERVED = {"value_type": "float32", "row_scale": None, "group_widths": None}
@@ -77,7 +77,7 @@ def write_manifest(tables: Mapping[str, Packed]) -> str:
             "sha256": {tensor: sha256(array) for tensor, array in table.tensors().items()},
             **_RESERVED,
         }
-    return canonical({"format_version": FORMAT_VERSION, "tables": entries, "sha256": _hash(entries)})
+    return _canonical({"format_version": FORMAT_VERSION, "tables": entries, "sha256": _hash(entries)})
 
 
 def parse_manifest(text: str, file_bytes: int) -> Manifest:
@@ -86,14 +86,12 @@ def parse_manifest(text: str, file_bytes: int) -> Manifest:
     Raises:
         BadInputError: It is damaged, of another version, or names what this version does not know.
     """
-    content = parse(text)
+    content = _parse_json(text)
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is not int or version != FORMAT_VERSION:
         expected = f"expected {FORMAT_VERSION}; another release of edge_embed may read it"
         raise BadInputError(f"format_version: got {version!r:.80}, {expected}")
-    content = exact_keys(content, {"format_version", "tables", "sha256"}, "manifest")
-    if canonical(content) != text:
-        raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
+    content = _exact_keys(content, {"format_version", "tables", "sha256"}, "manifest")
     tables = content["tables"]
     if content["sha256"] != _hash(tables):
         expected = f"expected {content['sha256']!r:.80}: it is damaged"
@@ -115,7 +113,7 @@ def located(where: str) -> Iterator[None]:
 def _parse_entry(name: str, content: Any) -> TableEntry:
     _check_name(name)
     with located(f"table {name!r}"):
-        content = exact_keys(content, _TABLE_KEYS, "entry")
+        content = _exact_keys(content, _TABLE_KEYS, "entry")
         for key, only in _RESERVED.items():
             if content[key] != only:
                 expected = f"expected {only!r}: reserved in format v1, not built yet"
@@ -128,7 +126,7 @@ def _parse_entry(name: str, content: Any) -> TableEntry:
         form, rows, columns = METHODS[method], content["num_embeddings"], content["embedding_dim"]
         shape = form.shape_from(rows, columns, content["attributes"])
         check_padding_idx(content["padding_idx"], shape.num_embeddings)
-        hashes = exact_keys(content["sha256"], set(shape.tensor_specs()), "sha256")
+        hashes = _exact_keys(content["sha256"], set(shape.tensor_specs()), "sha256")
         for tensor, text in hashes.items():
             if not isinstance(text, str) or not re.fullmatch("[0-9a-f]{64}", text):
                 raise BadInputError(f"sha256: {tensor}: got {text!r:.80}, expected 64 lower-case hex digits")
@@ -142,4 +140,31 @@ def _check_name(name: str) -> None:
 
 
 def _hash(tables: Any) -> str:
-    return hashlib.sha256(canonical(tables).encode()).hexdigest()
+    return hashlib.sha256(_canonical(tables).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """JSON spelled the one way: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _parse_json(text: str) -> Any:
+    """Read canonical JSON. There is no key twice in it: the second spelling would lack the first of them."""
+    try:
+        value = json.loads(text)
+        is_canonical = _canonical(value) == text
+    except (ValueError, RecursionError) as error:  # bad JSON, a number of 5,000 digits; brackets 1,000 deep
+        raise BadInputError(f"manifest is no valid JSON: {error}") from error
+    if not is_canonical:
+        raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
+    return value
+
+
+def _exact_keys(value: Any, names: set[str], what: str) -> dict[str, Any]:
+    """Refuse anything but an object with exactly these keys."""
+    if not isinstance(value, dict):
+        raise BadInputError(f"{what}: got {value!r:.80}, expected an object")
+    if value.keys() != names:
+        missing, unknown = sorted(names - value.keys()), sorted(value.keys() - names)
+        raise BadInputError(f"{what}: missing keys {missing}, unknown keys {unknown}, expected {sorted(names)}")
+    return value

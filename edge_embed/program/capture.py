@@ -6,6 +6,7 @@ dynamic length, and no path or line of the user's source is left.
 
 import inspect
 import json
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
-from edge_embed.program.reader import EXTRA, EXTRA_VERSION
+from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
 
 ExampleInputs = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -30,6 +31,7 @@ def write_archive(
     dynamic_shapes: Any = None,
     vocabulary: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
+    dimension_names: Mapping[str, Mapping[int, str]] | None = None,
 ) -> None:
     """Trace ``model`` in eval mode and write the archive to ``file``.
 
@@ -41,23 +43,30 @@ def write_archive(
             is dynamic.
         vocabulary: the token of every id.
         metadata: strings that travel with the model.
+        dimension_names: names for dynamic dimensions by input and position; by default those of the
+            ``Dim`` objects in ``dynamic_shapes``.
 
     Raises:
-        BadInputError: if the model cannot be traced.
+        BadInputError: if the model cannot be traced, or a string that travels with it is none.
     """
     args, kwargs = _arguments(example_inputs)
+    _check_leaves(args, kwargs)
+    described = {
+        "format_version": EXTRA_VERSION,
+        "vocabulary": None if vocabulary is None else list(vocabulary),
+        "metadata": dict(metadata or {}),
+    }
+    read_extra(described)  # refused now, before minutes of tracing
     traced = trace(model, args, kwargs, dynamic_shapes)
-    with _torch_quiet():
+    with _torch_quiet(), _named_failure(model):
         program = traced.run_decompositions({})  # in-place calls become plain ones
     for node in program.graph.nodes:
         for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node"):
             node.meta.pop(key, None)
     extra = {
-        "format_version": EXTRA_VERSION,
-        "dimensions": _chosen_names(dynamic_shapes, program),
+        **described,
+        "dimensions": dimension_names or _chosen_names(model, args, kwargs, dynamic_shapes, program),
         "outputs": _output_names(program),
-        "vocabulary": None if vocabulary is None else list(vocabulary),
-        "metadata": dict(metadata or {}),
     }
     with _torch_quiet():
         torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})
@@ -65,10 +74,18 @@ def write_archive(
 
 @contextmanager
 def _torch_quiet() -> Iterator[None]:
-    """Hide what torch 2.13 warns of its own calls."""
+    """Hide what torch 2.13 warns of its own calls, and the pages it logs beside the exception it raises."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*_flat_weights.*were assigned during export")
         warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
-        yield
+        warnings.filterwarnings("ignore", message="No complete tensor found in the group")
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -79,24 +96,35 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
     return tuple(example_inputs), {}
 
 
+def _check_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for leaf in pytree.tree_leaves((args, kwargs)):
+        if leaf is not None and not isinstance(leaf, Tensor | int | float | str):
+            raise BadInputError(f"example_inputs hold a {type(leaf).__name__}: give tensors, numbers, strings or None")
+
+
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would be frozen silently.
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)
-    with _eval_mode(model), sizes_of_one, opaque_recurrence(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*_flat_weights.*were assigned during export")
-        try:
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
-        except BadInputError:
-            raise
-        except Exception as error:  # torch raises dozens of unrelated types here
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise BadInputError(
-                f"{type(model).__name__} cannot be traced with these example inputs: {reason}. Check that "
-                "model(*example_inputs) runs, and replace branches on values by tensor arithmetic"
-            ) from error
+    with _eval_mode(model), sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model):
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+
+
+@contextmanager
+def _named_failure(model: nn.Module) -> Iterator[None]:
+    """Turn the dozens of unrelated exceptions of tracing into one that names the model and the remedy."""
+    try:
+        yield
+    except BadInputError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise BadInputError(
+            f"{type(model).__name__} cannot be traced with these example inputs: {reason}. Check that "
+            "model(*example_inputs) runs, and replace branches on values by tensor arithmetic"
+        ) from error
 
 
 def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -105,9 +133,10 @@ def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
     except TypeError as error:
         raise BadInputError(f"example_inputs do not fit {type(model).__name__}.forward: {error}") from error
-    return pytree.tree_map(
+    shapes: dict[str, Any] = pytree.tree_map(
         lambda leaf: (Dim.AUTO,) * leaf.dim() if isinstance(leaf, Tensor) else None, dict(bound)
     )
+    return shapes
 
 
 @contextmanager
@@ -121,17 +150,36 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _chosen_names(dynamic_shapes: Any, program: ExportedProgram) -> dict[str, dict[str, str]]:
+def _chosen_names(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    program: ExportedProgram,
+) -> dict[str, dict[int, str]]:
     """The names of the user's own ``Dim`` objects, by input and position."""
     if dynamic_shapes is None:
         return {}
-    inputs = program.graph_signature.user_inputs
-    specs = dynamic_shapes.items() if isinstance(dynamic_shapes, Mapping) else zip(inputs, dynamic_shapes, strict=False)
-    names: dict[str, dict[str, str]] = {}
-    for name, spec in specs:
+    values = {**inspect.signature(model.forward).bind_partial(*args).arguments, **kwargs}
+    if not isinstance(dynamic_shapes, Mapping):
+        dynamic_shapes = dict(zip(values, dynamic_shapes, strict=False))
+    names: dict[str, dict[int, str]] = {}
+    for name, spec in zip(program.graph_signature.user_inputs, _leaf_specs(values, dynamic_shapes), strict=True):
         dimensions = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
-        names[str(name)] = {str(at): dim.__name__ for at, dim in dimensions if isinstance(dim, Dim)}
+        names[str(name)] = {at: dim.__name__ for at, dim in dimensions if isinstance(dim, Dim)}
     return names
+
+
+def _leaf_specs(value: Any, spec: Any) -> Iterator[Any]:
+    """The part of ``spec`` for every leaf of ``value``; a missing part means that nothing is dynamic."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaf_specs(item, spec.get(key) if isinstance(spec, Mapping) else None)
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _leaf_specs(item, spec[at] if isinstance(spec, list | tuple) and at < len(spec) else None)
+    else:
+        yield spec if isinstance(value, Tensor) else None
 
 
 def _output_names(program: ExportedProgram) -> list[str]:

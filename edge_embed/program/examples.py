@@ -73,7 +73,7 @@ def _checked(archive: Archive, example: Any, declared: ProgramInput, limit: int)
     if problem is None and (example.layout != torch.strided or example.device.type != "cpu"):
         problem = f"a {example.layout} tensor on {example.device}"
     # A stored size that its few bytes do not cover makes torch allocate the rest, or spread it by stride 0.
-    if problem is None and example.untyped_storage().nbytes() > limit or example.nbytes > limit:
+    if problem is None and max(example.untyped_storage().nbytes(), example.nbytes) > limit:
         problem = f"larger than the {limit} bytes it may take"
     if problem is not None:
         raise archive.damaged(f"the example of input {declared.name} is {problem}")

@@ -56,7 +56,10 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     _strings(list(metadata), "metadata")
     _strings(list(metadata.values()), "metadata")
     return Extra(
-        dimensions, tuple(outputs), None if vocabulary is None else _strings(vocabulary, "vocabulary"), metadata
+        dimensions,
+        tuple(outputs),
+        None if vocabulary is None else _strings(vocabulary, "vocabulary"),
+        metadata,
     )
 
 

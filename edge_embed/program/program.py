@@ -128,7 +128,9 @@ class Program:
         if len(inputs) != len(self.inputs):
             raise BadInputError(f"the model has {len(self.inputs)} inputs, got {len(inputs)}")
         for declared, value in zip(self.inputs, inputs, strict=True):
-            if problem := declared.mismatch(value):
+            # Ids of any integer type: the layers take them, and so does the exported file.
+            ids = isinstance(value, Tensor) and declared.holds_integers and not value.is_floating_point()
+            if problem := declared.mismatch(value.to(declared.dtype) if ids else value):
                 raise BadInputError(f"input {declared.name}: got {problem}")
         return tuple(self.module(*inputs))
 

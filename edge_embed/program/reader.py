@@ -7,29 +7,32 @@ file, and examples through ``torch.load(weights_only=True)``. Size expressions o
 is dynamic; guards and tree specs are not looked at.
 """
 
-import io
 import math
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.program import operators
-from edge_embed.program.archive import DTYPES, Archive
+from edge_embed.program.archive import Archive
+from edge_embed.program.calls import check_call, check_results
+from edge_embed.program.examples import MEMBER, read_examples
+from edge_embed.program.extra import EXTRA, Extra, is_name, read_extra
 from edge_embed.program.program import Program, ProgramInput, ProgramModule, dimension_names
+from edge_embed.program.weights import DTYPES, read_tensors
 
-EXTRA = "edge_embed.json"
-EXTRA_VERSION = 1
+MODEL = "models/model.json"
 _SCHEMA_MAJOR = 8
+_KEYWORD = 2
 _LAYOUTS = {7: torch.strided}
 _MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
-_LITERALS = ("as_none", "as_int", "as_ints", "as_bool", "as_bools", "as_string", "as_int_lists")
-_MALFORMED = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError)
+_LITERALS: dict[str, type] = {"as_int": int, "as_bool": bool, "as_string": str}
+_LISTS = {f"{kind}s": kind for kind in
+          ("as_int", "as_bool", "as_float", "as_sym_int", "as_sym_float", "as_sym_bool", "as_tensor",
+           "as_optional_tensor")}  # fmt: skip
 
 
 def read_program(path: Path) -> Program:
@@ -37,15 +40,20 @@ def read_program(path: Path) -> Program:
 
     Raises:
         BadInputError: if the file is damaged, or uses something that cannot be read safely; the
-            offending operator or feature is named.
+            offending operator or feature is named. A damaged or hostile file causes no other exception.
     """
-    archive = Archive(path)
+    return program_in(Archive(path))
+
+
+def program_in(archive: Archive) -> Program:
+    """The program in an archive that is open already; as `read_program`."""
+    path = archive.path
     try:
         return _Reader(archive).program()
-    except BadInputError:
-        raise
-    except _MALFORMED as error:
-        raise archive.damaged(f"{type(error).__name__} in its description: {error}") from error
+    except BadInputError as error:
+        raise error if str(path) in str(error) else BadInputError(f"{path}: {error}") from error
+    except Exception as error:  # whatever type a wrong structure provokes: the file is at fault
+        raise archive.damaged(f"{type(error).__name__} in its description: {error!s:.200}") from error
 
 
 class _Reader:
@@ -53,124 +61,142 @@ class _Reader:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        description = archive.read_json("models/model.json")
+        description = archive.read_json(MODEL)
         version = description["schema_version"]["major"]
         if version != _SCHEMA_MAJOR:
             raise BadInputError(
-                f"{archive.path}: export schema {version}, expected {_SCHEMA_MAJOR}: "
+                f"export schema {version!r:.40}, expected {_SCHEMA_MAJOR}: "
                 f"save the model again with torch {torch.__version__.partition('+')[0]}"
             )
         self._program = description["graph_module"]
         self._description = self._program["graph"]
-        self._extra = archive.read_json(f"extra/{EXTRA}") if f"extra/{EXTRA}" in archive else {}
-        if self._extra.get("format_version", EXTRA_VERSION) != EXTRA_VERSION:
-            raise BadInputError(
-                f"{archive.path}: written by a newer edge-embed (format {self._extra['format_version']}, "
-                f"expected {EXTRA_VERSION}): upgrade edge-embed"
-            )
+        extra = f"extra/{EXTRA}"
+        self._extra = read_extra(archive.read_json(extra)) if extra in archive else Extra()
         self._graph = fx.Graph()
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, fx.Node] = {}
+        self._weights: dict[str, Tensor] = {}
 
     def program(self) -> Program:
-        inputs = self._read_inputs()
+        slots = self._read_inputs()
         for node in self._description["nodes"]:
             self._read_node(node)
-        outputs = self._read_outputs()
+        count = self._read_outputs()
         self._graph.lint()
+        if MEMBER not in self._archive:
+            raise BadInputError("it has no example inputs: save the model with edge_embed.save")
+        inputs = tuple(slot for slot in slots if slot is not None)
         return Program(
             ProgramModule(self._graph, self._weights),
             inputs,
-            self._output_names(len(outputs)),
-            self._read_examples(inputs),
-            self._extra.get("vocabulary"),
-            self._extra.get("metadata", {}),
+            self._output_names(count, {declared.name for declared in inputs}),
+            read_examples(self._archive, slots),
+            self._extra.vocabulary,
+            self._extra.metadata,
             self._archive.release,
         )
 
-    def _read_inputs(self) -> tuple[ProgramInput, ...]:
+    def _define(self, name: Any, node: fx.Node) -> None:
+        if not is_name(name) or name in self._values:
+            raise self._archive.damaged(f"the value {name!r:.80} is defined twice, or has an impossible name")
+        self._values[name] = node
+
+    def _read_inputs(self) -> list[ProgramInput | None]:
+        """Placeholders and weights; a slot is None where an example input is a constant of the graph."""
         stored = {
-            **self._archive.tensors("data/weights", "model_weights_config.json"),
-            **self._archive.tensors("data/constants", "model_constants_config.json"),
+            **read_tensors(self._archive, "data/weights", "model_weights_config.json"),
+            **read_tensors(self._archive, "data/constants", "model_constants_config.json"),
         }
-        self._weights: dict[str, Tensor] = {}
-        inputs: list[ProgramInput] = []
-        self._constant_inputs: list[bool] = []
+        slots: list[ProgramInput | None] = []
         first_name: dict[Tensor, str] = {}
         symbols: dict[str, str] = {}
         for spec in self._program["signature"]["input_specs"]:
             ((kind, content),) = spec.items()
             if kind == "user_input":
-                self._constant_inputs.append("as_tensor" not in content["arg"])
-                if "as_tensor" in content["arg"]:
-                    inputs.append(self._read_input(content["arg"]["as_tensor"]["name"], symbols))
-                elif "as_none" not in content["arg"]:
-                    raise BadInputError(
-                        f"{self._archive.path}: an input is no tensor ({', '.join(content['arg'])}): "
-                        "save the model with tensor inputs only"
-                    )
-                continue
-            if kind not in ("parameter", "buffer", "tensor_constant"):
-                raise BadInputError(f"{self._archive.path}: an input of kind {kind} cannot be exported")
-            name = content[f"{kind}_name"]
-            tensor = stored[name]
-            name = first_name.setdefault(tensor, name)  # shared weights stay one weight
-            if name not in self._weights:
+                slots.append(self._read_input(content["arg"], symbols))
+            elif kind == "constant_input":  # None, a number or a flag: the graph was traced with it
+                slots.append(None)
+            elif kind in ("parameter", "buffer", "tensor_constant"):
+                tensor = stored[content[f"{kind}_name"]]
+                name = first_name.setdefault(tensor, content[f"{kind}_name"])  # a shared weight stays one
                 self._weights[name] = tensor
-            self._values[content["arg"]["name"]] = self._graph.get_attr(name)
-        return tuple(inputs)
+                self._define(content["arg"]["name"], self._graph.get_attr(name))
+            else:
+                raise BadInputError(f"an input of kind {kind!r:.80} cannot be exported: give tensors only")
+        return slots
 
-    def _read_input(self, name: str, symbols: dict[str, str]) -> ProgramInput:
+    def _read_input(self, argument: Mapping[str, Any], symbols: dict[str, str]) -> ProgramInput | None:
+        ((kind, content),) = argument.items()
+        if kind == "as_none":
+            return None
+        if kind != "as_tensor":
+            raise BadInputError(f"an input is no tensor ({kind!r:.80}): save the model with tensor inputs only")
+        name = content["name"]
+        if not is_name(name) or not name.isidentifier():
+            raise self._archive.damaged(f"{name!r:.80} is no name of an input")
         meta = self._description["tensor_values"][name]
-        chosen = self._extra.get("dimensions", {}).get(name, {})
-        shape: list[int | str] = []
-        for position, size in enumerate(meta["sizes"]):
-            if "as_int" in size:
-                shape.append(int(size["as_int"]))
-                continue
-            symbol = size["as_expr"]["expr_str"]  # compared as text, never parsed
-            if symbol not in symbols:
-                default = dimension_names(name, position, dict.fromkeys(symbols.values()))
-                symbols[symbol] = str(chosen.get(str(position), default))
-            shape.append(symbols[symbol])
-        self._values[name] = self._graph.placeholder(name)
-        return ProgramInput(name, DTYPES[meta["dtype"]], tuple(shape))
+        if meta["dtype"] not in DTYPES:
+            raise BadInputError(f"input {name} has type {meta['dtype']!r:.20} in torch's export schema: not supported")
+        shape = tuple(self._dimension(name, at, size, symbols) for at, size in enumerate(meta["sizes"]))
+        self._define(name, self._graph.placeholder(name))
+        return ProgramInput(name, DTYPES[meta["dtype"]], shape)
+
+    def _dimension(self, name: str, at: int, size: Mapping[str, Any], symbols: dict[str, str]) -> int | str:
+        """A fixed size, or the name of a dynamic dimension; its expression is compared as text, never parsed."""
+        if "as_int" in size:
+            if type(size["as_int"]) is not int or not 0 <= size["as_int"] < 2**63:
+                raise self._archive.damaged(f"input {name} has an impossible size {size!r:.80}")
+            return size["as_int"]
+        symbol = size["as_expr"]["expr_str"]
+        if symbol not in symbols:
+            chosen = self._extra.dimensions
+            taken = {*symbols.values(), *(text for names in chosen.values() for text in names.values())}
+            default = dimension_names(name, at, dict.fromkeys(taken))
+            symbols[symbol] = chosen.get(name, {}).get(str(at), default)
+        return symbols[symbol]
 
     def _read_node(self, node: Mapping[str, Any]) -> None:
         function = operators.resolve(node["target"])
         if function is None:
             return
-        positional = [self._argument(item["arg"]) for item in node["inputs"] if item.get("kind") != 2]
-        keyword = {item["name"]: self._argument(item["arg"]) for item in node["inputs"] if item.get("kind") == 2}
-        result = self._graph.call_function(function, tuple(positional), keyword)
+        args = tuple(self._argument(item["arg"]) for item in node["inputs"] if item.get("kind") != _KEYWORD)
+        kwargs = {item["name"]: self._argument(item["arg"]) for item in node["inputs"] if item.get("kind") == _KEYWORD}
+        check_call(function, args, kwargs)
         outputs = node["outputs"]
-        if len(outputs) == 1 and "as_tensors" in outputs[0]:
+        is_list = len(outputs) == 1 and "as_tensors" in outputs[0]
+        if is_list:
             outputs = [{"as_tensor": item} for item in outputs[0]["as_tensors"]]
-        elif len(outputs) == 1:
-            self._values[_output_name(outputs[0])] = result
+        check_results(function, len(outputs), is_list)
+        result = self._graph.call_function(function, args, kwargs)
+        if len(outputs) == 1 and not is_list:
+            self._define(_output_name(outputs[0]), result)
             return
         for index, output in enumerate(outputs):
             if "as_none" not in output:
                 item = self._graph.call_function(operators.GET_ITEM, (result, index))
-                self._values[_output_name(output)] = item
+                self._define(_output_name(output), item)
 
     def _argument(self, argument: Mapping[str, Any]) -> Any:
         ((kind, value),) = argument.items()
+        if kind in _LISTS:
+            return [self._single(_LISTS[kind], item) for item in value]
+        return self._single(kind, value)
+
+    def _single(self, kind: str, value: Any) -> Any:
+        if kind == "as_none":
+            return None
         if kind in _LITERALS:
-            return None if kind == "as_none" else value
+            if type(value) is not _LITERALS[kind]:
+                raise self._archive.damaged(f"{value!r:.80} is given as {kind}")
+            return value
         if kind == "as_tensor":
             return self._values[value["name"]]
-        if kind == "as_tensors":
-            return [self._values[item["name"]] for item in value]
-        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
-            return self._symbol(value)
-        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
-            return [self._symbol(item) for item in value]
         if kind == "as_optional_tensor":
             return self._argument(value)
-        if kind == "as_optional_tensors":
-            return [self._argument(item) for item in value]
-        if kind in ("as_float", "as_floats"):
-            return _number(value) if kind == "as_float" else [_number(item) for item in value]
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            ((how, content),) = value.items()
+            return self._values[content] if how == "as_name" else self._single(how, content)
+        if kind == "as_float":
+            return _number(value)
         if kind == "as_scalar_type":
             return DTYPES[value]
         if kind == "as_memory_format":
@@ -179,58 +205,47 @@ class _Reader:
             return _LAYOUTS[value]
         if kind == "as_device":
             return torch.device("cpu")  # where the user traced the model does not matter here
-        raise BadInputError(f"{self._archive.path}: an argument of kind {kind} cannot be exported")
+        raise BadInputError(f"an argument of kind {kind!r:.80} cannot be exported")
 
-    def _symbol(self, value: Mapping[str, Any]) -> Any:
-        return self._values[value["as_name"]] if "as_name" in value else next(iter(value.values()))
-
-    def _read_outputs(self) -> list[Any]:
+    def _read_outputs(self) -> int:
         outputs = []
         for spec in self._program["signature"]["output_specs"]:
             ((kind, content),) = spec.items()
             if kind != "user_output":
-                changed = content.get("buffer_name") or content.get("user_input_name") or kind
+                changed = content.get("buffer_name") or content.get("user_input_name") or "its own state"
                 raise BadInputError(
-                    f"{self._archive.path}: the model changes {changed} while it runs ({kind}), "
+                    f"the model changes {changed!r:.200} while it runs ({kind:.80}), "
                     "which cannot be exported: keep such state outside the model"
                 )
             if "as_tensor" not in content["arg"]:
-                raise BadInputError(f"{self._archive.path}: an output is no tensor: return tensors only")
+                raise BadInputError("an output is no tensor: return tensors only")
             outputs.append(self._values[content["arg"]["as_tensor"]["name"]])
         self._graph.output(tuple(outputs))
-        return outputs
+        return len(outputs)
 
-    def _output_names(self, count: int) -> tuple[str, ...]:
-        names = [str(name) for name in self._extra.get("outputs", [])]
-        if len(names) == count == len(set(names)):
-            return tuple(names)
-        return ("output",) if count == 1 else tuple(f"output_{index}" for index in range(count))
-
-    def _read_examples(self, inputs: tuple[ProgramInput, ...]) -> tuple[Tensor, ...]:
-        try:
-            stored = torch.load(io.BytesIO(self._archive.read("data/sample_inputs/model.pt")), weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise BadInputError(
-                f"{self._archive.path}: its example inputs hold more than tensors, which could run code: refused"
-            ) from error
-        except (RuntimeError, EOFError, OSError) as error:
-            raise self._archive.damaged(f"its example inputs cannot be read ({error})") from error
-        leaves = pytree.tree_leaves(stored)
-        if len(leaves) != len(self._constant_inputs):
-            raise self._archive.damaged(f"{len(leaves)} example inputs for {len(self._constant_inputs)} inputs")
-        examples = [leaf for leaf, constant in zip(leaves, self._constant_inputs, strict=True) if not constant]
-        for example, declared in zip(examples, inputs, strict=True):
-            if not isinstance(example, Tensor) or example.dtype != declared.dtype:
-                raise self._archive.damaged(f"the example of input {declared.name} is no {declared.dtype} tensor")
-        return tuple(examples)
+    def _output_names(self, count: int, taken: set[str]) -> tuple[str, ...]:
+        """The user's own names where there is one per output; never one that an input has."""
+        names = self._extra.outputs
+        if not len(names) == count == len(set(names)):
+            names = ("output",) if count == 1 else tuple(f"output_{index}" for index in range(count))
+        unique: list[str] = []
+        for name in names:
+            while name in taken:
+                name += "_output"  # noqa: PLW2901
+            taken.add(name)
+            unique.append(name)
+        return tuple(unique)
 
 
-def _output_name(output: Mapping[str, Any]) -> str:
+def _output_name(output: Mapping[str, Any]) -> Any:
     ((_, value),) = output.items()
-    return str(value.get("name", value.get("as_name")))
+    return value["name"] if "name" in value else value["as_name"]
 
 
 def _number(value: Any) -> float:
     """A float; the schema writes the special ones as strings."""
-    special = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
-    return special[value] if isinstance(value, str) else float(value)
+    if isinstance(value, str):
+        return {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r:.80} is no number")
+    return float(value)

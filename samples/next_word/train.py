@@ -3,14 +3,14 @@
 import math
 
 import torch
-from corpus import PADDING, UNKNOWN
 from model import NextWord
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 from torch.nn import functional
+from vocabulary import PADDING, UNKNOWN
 
-_BATCH = 64
-_RATE = 5e-3
+_BATCH = 32
+_RATE = 2e-2
 # Every word of the training text is known, so the row of <unk> learns from words hidden at random.
 _HIDDEN_SHARE = 0.02
 
@@ -26,7 +26,7 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
         seed: the order of the rows and what is hidden.
     """
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
     steps = epochs * math.ceil(len(rows) / _BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps, pct_start=0.2)
     with _bar() as bar:
@@ -49,7 +49,7 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
 
 @torch.no_grad()
 def perplexity(model: NextWord, rows: Tensor) -> float:
-    """exp of the mean cross entropy of the next word, in eval mode; words that are no answer count as <unk>."""
+    """Perplexity of the next word in eval mode, exp of the mean cross entropy; no answer counts as <unk>."""
     model.eval()
     total, count = 0.0, 0
     for batch in rows.split(_BATCH):

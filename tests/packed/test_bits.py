@@ -39,9 +39,7 @@ def test_layout_is_the_documented_one(bits: int, groups: int) -> None:
 @given(st.data(), st.integers(1, 16), st.integers(1, 40), st.integers(0, 6))
 def test_round_trip(data: st.DataObject, bits: int, groups: int, rows: int) -> None:
     code = st.integers(0, 2**bits - 1)
-    lists = data.draw(
-        st.lists(st.lists(code, min_size=groups, max_size=groups), min_size=rows, max_size=rows)
-    )
+    lists = data.draw(st.lists(st.lists(code, min_size=groups, max_size=groups), min_size=rows, max_size=rows))
     dtype: Any = data.draw(st.sampled_from([np.uint16, np.int32, np.int64, np.uint64, ">u4"]))
     codes = np.array(lists, dtype).reshape(rows, groups)
     packed = pack(codes, bits)

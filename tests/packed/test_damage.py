@@ -93,9 +93,7 @@ def test_any_value_in_the_header_replaced(path: Path, data: st.DataObject, junk:
 
 
 @given(st.data(), JSON)
-def test_any_value_in_the_manifest_replaced_and_sealed_again(
-    path: Path, data: st.DataObject, junk: Any
-) -> None:
+def test_any_value_in_the_manifest_replaced_and_sealed_again(path: Path, data: st.DataObject, junk: Any) -> None:
     """With a right hash over it, each field has to be checked for what it is."""
     header = json.loads(GOLDEN[8:HEADER_END])
     manifest = json.loads(header["__metadata__"]["edge_embed"])

@@ -1,18 +1,23 @@
 """The packed file: exact bytes, the documented example, round trips, other readers and writers."""
 
 import hashlib
+import json
 import os
 import re
+import resource
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from edge_embed import packed as packed_package
-from edge_embed.errors import BadInputError
-from edge_embed.packed import PackedDPQ, load_tables, read_manifest, save_tables
+from edge_embed.errors import BadInputError, OutputError
+from edge_embed.packed import Manifest, PackedDPQ, load_tables, read_manifest, save_tables
 from edge_embed.packed.bits import unpack
+from edge_embed.packed.file import tensor_hashes
+from edge_embed.packed.manifest import parse_manifest
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dpq_v1.safetensors"
 FORMAT_PAGE = (Path(packed_package.__file__).parent / "FORMAT.md").read_text("utf-8")
@@ -85,8 +90,7 @@ def test_we_read_what_the_safetensors_library_writes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_tables(tmp_path / "t")["words"].rows(3), words().rows(3))
 
 
-def test_manifest_without_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge_embed.packed.file.read_tensor", None)  # it is not needed
+def test_manifest(tmp_path: Path) -> None:
     manifest = read_manifest(GOLDEN)
     assert manifest.file_bytes == GOLDEN.stat().st_size
     assert list(manifest.tables) == ["tags.shared", "words"]
@@ -95,6 +99,74 @@ def test_manifest_without_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entry.shape.compression_ratio == table.compression_ratio
     assert entry.shape.nbytes == table.nbytes
     assert entry.sha256["codes"] == hashlib.sha256(table.codes.tobytes()).hexdigest()
+
+
+def test_the_manifest_of_a_terabyte(tmp_path: Path) -> None:
+    """It is in the header: nothing else is read, hashed or mapped. (The tensors are a hole in the file.)"""
+    rows = 2**39
+    length = int.from_bytes(GOLDEN.read_bytes()[:8], "little")
+    header = json.loads(GOLDEN.read_bytes()[8 : 8 + length])
+    manifest = json.loads(header["__metadata__"]["edge_embed"])
+    manifest["tables"]["words"]["num_embeddings"] = rows
+    compact: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest["tables"], **compact).encode()).hexdigest()
+    header["__metadata__"]["edge_embed"] = json.dumps(manifest, **compact)
+    header["words/codes"] = {"dtype": "U8", "shape": [rows, 2], "data_offsets": [131, 131 + 2 * rows]}
+    text = json.dumps(header).encode()
+    path = tmp_path / "t"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    os.truncate(path, 8 + len(text) + 131 + 2 * rows)
+    assert read_manifest(path).tables["words"].shape.num_embeddings == rows
+    assert read_manifest(path).file_bytes > 2**40
+
+
+def test_hashes_of_what_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(GOLDEN.read_bytes()[:-1] + b"\x02")
+    expected = {(name, key): text for name, e in read_manifest(GOLDEN).tables.items() for key, text in e.sha256.items()}
+    stored = {(name, key): text for name, key, text in tensor_hashes(tmp_path / "t")}
+    assert expected.keys() == stored.keys()
+    assert [key for key in expected if expected[key] != stored[key]] == [("words", "codes")]
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error, where a mapped file would end the process with a bus error."""
+    path = tmp_path / "t"
+    path.write_bytes(GOLDEN.read_bytes())
+
+    def parse_and_cut(text: str, file_bytes: int) -> Manifest:
+        os.truncate(path, 1300)
+        return parse_manifest(text, file_bytes)
+
+    monkeypatch.setattr("edge_embed.packed.file.parse_manifest", parse_and_cut)
+    with pytest.raises(BadInputError, match=f"{path}: "):
+        load_tables(path)
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_tables(tmp_path / "t", {"words": words()})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "t").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """The library's own errors are output errors too, with the remedy, and nothing is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(OutputError, match="File too large; choose an output path on a file system"):
+            save_tables(tmp_path / "t", {"words": words()})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_than_a_header_holds_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"cannot be stored: .* header too large"):
+        save_tables(tmp_path / "t", {"a" * 50_000_000: words()})
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_existing_file_is_kept_without_force(tmp_path: Path) -> None:

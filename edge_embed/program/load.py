@@ -1,0 +1,100 @@
+"""Opens a file that holds a model, whatever wrote it; what it is is decided by its content, not its name."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.archive import Archive
+from edge_embed.program.capture import write_archive
+from edge_embed.program.input_spec import InputSpec, dimension_names, dynamic_shapes, make_examples
+from edge_embed.program.module_file import load_module, unpickle_module
+from edge_embed.program.program import Program
+from edge_embed.program.reader import MODEL, program_in, read_program
+
+_PICKLE = b"\x80"
+_SAVE_INSTEAD = "give a file from edge_embed.save(model, path, example_inputs)"
+
+
+def load_program(path: Path, inputs: Sequence[InputSpec] = (), allow_pickle: bool = False) -> Program:
+    """Read a model from a file of `edge_embed.save`, ``torch.export.save`` or ``torch.save``.
+
+    Args:
+        path: the file.
+        inputs: for ``torch.save``, which stores no example inputs: what the model takes.
+        allow_pickle: run code from a ``torch.save`` file that cannot be read otherwise.
+
+    Raises:
+        BadInputError: if the file is damaged, hostile or no model (what it is instead is named), or the
+            inputs do not fit the model.
+    """
+    start = _start_of(path)
+    if not start.startswith(b"PK"):
+        if start.startswith(_PICKLE) and allow_pickle:
+            return _capture(path, unpickle_module(path), inputs)
+        raise BadInputError(f"{path}: {_foreign(path, start)}")
+    archive = Archive(path)
+    if MODEL in archive:
+        if inputs:
+            raise BadInputError(f"{path}: is a saved program with its own example inputs: leave --input away")
+        return program_in(archive)
+    if "constants.pkl" in archive:
+        raise BadInputError(f"{path}: is a TorchScript archive, which holds code: {_SAVE_INSTEAD}")
+    if "data.pkl" not in archive:
+        raise BadInputError(f"{path}: is a zip archive without a model: {_SAVE_INSTEAD}")
+    try:
+        module = load_module(archive)
+    except BadInputError:
+        if not allow_pickle:
+            raise
+        module = unpickle_module(path)
+    return _capture(path, module, inputs)
+
+
+def _start_of(path: Path) -> bytes:
+    if not path.exists():
+        raise BadInputError(f"{path}: there is no such file")
+    if not path.is_file():
+        raise BadInputError(f"{path}: is no file (a folder or a device): give the path of a saved model")
+    try:
+        with path.open("rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _foreign(path: Path, start: bytes) -> str:
+    """What a file is that is no archive of torch."""
+    if not start:
+        return f"is empty: {_SAVE_INSTEAD}"
+    if start.startswith(_PICKLE):
+        return (
+            "is a bare pickle (the torch.save format before 1.6), which can run code: refused; "
+            f"{_SAVE_INSTEAD}, or, if you trust whoever made it, --allow-pickle runs code from the file"
+        )
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
+        return f"is a safetensors file, weights without a model: {_SAVE_INSTEAD}"
+    if start[4:8] == b"TFL3":
+        return f"is a TFLite file, exported already: {_SAVE_INSTEAD}"
+    if path.suffix == ".onnx" or (
+        start[:1] == b"\x08" and 0 < start[1] < 32 and start[2:3] in (b"\x12", b"\x1a", b":")
+    ):
+        return f"is an ONNX file, exported already: {_SAVE_INSTEAD}"
+    return f"is no saved model: {_SAVE_INSTEAD}"
+
+
+def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:
+    """Trace a module into an archive and read that back: from here on nothing depends on where it came from."""
+    try:
+        examples = make_examples(module, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            captured = Path(folder) / "model.pt"
+            with captured.open("wb") as file:
+                write_archive(module, file, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))
+            return read_program(captured)  # its weights stay mapped after the file is gone
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except Exception as error:  # the layers' own code, over whatever attributes the file has set
+        raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error

@@ -1,0 +1,148 @@
+"""Modules from plain ``torch.save(model, path)``, without running code from the file.
+
+Such a file is a pickle: it names Python classes and says how to rebuild the objects. It is loaded with
+``torch.load(weights_only=True)`` and an allow-list: the layers of torch.nn and of this package. What comes
+out is checked once more, because a pickle may set any attribute of an allowed class.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.program.archive import Archive
+from edge_embed.program.input_spec import InputSpec
+from edge_embed.program.weights import MAX_EXPANDED_BYTES
+
+__all__ = ["InputSpec", "load_module", "unpickle_module"]
+
+_LOG = logging.getLogger(__name__)
+# Classes of torch.nn that are no plain layer: they talk to other processes or turn into another class.
+_REFUSED_LAYERS = {"Module", "Container", "SyncBatchNorm"}
+_LAYERS: frozenset[type[nn.Module]] = frozenset(
+    [
+        DPQEmbedding,
+        nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention
+        *(
+            getattr(nn, name)
+            for name in nn.modules.__all__
+            if name not in _REFUSED_LAYERS and not name.startswith("Lazy") and issubclass(getattr(nn, name), nn.Module)
+        ),
+    ]
+)
+# Activations that nn.TransformerEncoderLayer and the like keep as an attribute (torch.relu and its kind are
+# pickled through getattr, which stays refused).
+_FUNCTIONS: list[tuple[Any, str]] = [
+    *(
+        (getattr(functional, name), f"torch.nn.functional.{name}")
+        for name in "relu silu mish elu selu celu tanh".split()
+    ),
+    (functional.gelu, "torch._C._nn.gelu"),
+]
+_REMEDY = (
+    "save the model with edge_embed.save(model, path, example_inputs), which needs no class at all; or, "
+    "if you trust whoever made this file, --allow-pickle runs code from the file"
+)
+
+
+def load_module(archive: Archive) -> nn.Module:
+    """The module in a ``torch.save`` file, if it is made of torch.nn and edge_embed layers only.
+
+    Raises:
+        BadInputError: if it needs any other class (which is named), or holds no module.
+    """
+    path = archive.path
+    with _allowed():
+        try:
+            refused = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+            loaded = None if refused else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
+            raise BadInputError(
+                f"{path}: damaged, or more than torch.save writes ({error!s:.200}): {_REMEDY}"
+            ) from error
+    if refused:
+        raise BadInputError(f"{path}: needs {', '.join(sorted(refused))[:400]}: refused; {_REMEDY}")
+    module = _module_in(path, loaded)
+    try:
+        _check(module, len(archive.content), set())
+    except (BadInputError, AttributeError, TypeError, RecursionError) as error:
+        raise BadInputError(f"{path}: {error}: refused; {_REMEDY}") from error
+    return module
+
+
+def unpickle_module(path: Path) -> nn.Module:
+    """The module in any ``torch.save`` file. Runs code from the file.
+
+    Raises:
+        BadInputError: if its classes cannot be imported, or it holds no module.
+    """
+    _LOG.warning("%s: loading with --allow-pickle runs code from the file", path)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:  # the file's own code may raise anything
+        raise BadInputError(
+            f"{path}: cannot be unpickled ({error!s:.200}): are its classes importable here?"
+        ) from error
+    return _module_in(path, loaded)
+
+
+def _module_in(path: Path, loaded: Any) -> nn.Module:
+    if isinstance(loaded, nn.Module):
+        return loaded
+    if isinstance(loaded, dict):
+        raise BadInputError(
+            f"{path}: holds weights without a model (a state_dict or a checkpoint): "
+            "build the model, load_state_dict into it, then edge_embed.save(model, path, example_inputs)"
+        )
+    raise BadInputError(f"{path}: holds a {type(loaded).__name__}, expected a module: {_REMEDY}")
+
+
+@contextmanager
+def _allowed() -> Iterator[None]:
+    """Let exactly our list through; what the user has allowed for their own files is put back afterwards."""
+    theirs = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    try:
+        with torch.serialization.safe_globals([*_LAYERS, *_FUNCTIONS]):
+            yield
+    finally:
+        torch.serialization.add_safe_globals(theirs)
+
+
+def _check(module: Any, file_bytes: int, seen: set[int]) -> None:
+    """Only allowed layers in the tree, nothing that replaces a method, and no more memory than the file has."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    name = type(module).__name__
+    if type(module) not in _LAYERS:
+        raise BadInputError(f"a {name} stands in place of a layer")
+    if not isinstance(vars(module).get("training"), bool):
+        raise BadInputError(f"a {name} is not complete")
+    for key, value in vars(module).items():
+        if key.endswith("_hooks") and value:
+            raise BadInputError(f"a {name} has hooks ({key})")
+        if callable(getattr(type(module), str(key), None)) or (key == "_compiled_call_impl" and value is not None):
+            raise BadInputError(f"a {name} replaces its own method {key!r:.80}")
+    for tensor in (*module._parameters.values(), *module._buffers.values()):
+        _check_tensor(name, tensor, file_bytes)
+    for child in module._modules.values():
+        if child is not None:
+            _check(child, file_bytes, seen)
+
+
+def _check_tensor(owner: str, tensor: Any, file_bytes: int) -> None:
+    if tensor is None:
+        return
+    plain = type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.layout == torch.strided
+    if not plain or tensor.is_quantized:
+        raise BadInputError(f"a {owner} has a weight that is no plain tensor")
+    if tensor.untyped_storage().nbytes() > file_bytes or tensor.nbytes > max(file_bytes, MAX_EXPANDED_BYTES):
+        raise BadInputError(f"a {owner} has a weight of {tensor.nbytes} bytes in a file of {file_bytes}")

@@ -1,0 +1,265 @@
+"""The result of `edge-embed validate`, for people and for programs.
+
+``failed`` is what differs or does not run although it must; ``not run`` says why and never counts as passed.
+Errors and ratios that are not finite are None, so that the JSON is valid everywhere.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rich.console import RenderableType
+
+from edge_embed.errors import ParityError
+from edge_embed.report import tables as report_tables
+
+SCHEMA_VERSION = 1
+
+Status = Literal["passed", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement about the file, with its outcome."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """One compressed table.
+
+    Attributes:
+        name: where it sits in the user's model.
+        method: ``dpq``, ...
+        num_embeddings: rows n.
+        embedding_dim: columns d.
+        dense_bytes: of the float32 table that it stands for, 4nd.
+        packed_bytes: of all its tensors.
+        compression_ratio: by the formula of the method's paper.
+        checks: what is stored: node, body, manifest and every row.
+        paths: the same ids through every path, bit by bit.
+    """
+
+    name: str
+    method: str
+    num_embeddings: int
+    embedding_dim: int
+    dense_bytes: int
+    packed_bytes: int
+    compression_ratio: float
+    checks: tuple[Check, ...]
+    paths: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class OutputResult:
+    """One output of the model on one path, against the training form, over all cases.
+
+    Attributes:
+        name: of the output.
+        status: ``passed`` when |a - b| <= atol + rtol |b| everywhere and everything is finite.
+        max_abs_error: None for the training form itself, and where something is not finite.
+        mean_abs_error: as ``max_abs_error``.
+        atol: absolute tolerance that was applied.
+        rtol: relative tolerance that was applied.
+        values: how many numbers were compared.
+        detail: the first case that failed, and how.
+    """
+
+    name: str
+    status: Status
+    max_abs_error: float | None
+    mean_abs_error: float | None
+    atol: float
+    rtol: float
+    values: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """The whole model on one path."""
+
+    name: str
+    status: Status
+    detail: str
+    outputs: tuple[OutputResult, ...]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """The whole model.
+
+    Attributes:
+        cases: the inputs, in words (sizes and distribution of ids).
+        left_out: inputs on which the training form itself does not run, and why.
+        paths: one entry per path, the training form first.
+        kernel: whether kernel and body each ran where they should.
+    """
+
+    cases: tuple[str, ...]
+    left_out: tuple[str, ...]
+    paths: tuple[PathResult, ...]
+    kernel: Check
+
+
+@dataclass(frozen=True)
+class LoadedSize:
+    """All initializers of the model as a session holds it after optimisation.
+
+    Attributes:
+        level: optimisation level of ONNX Runtime.
+        library: whether the operator library was registered.
+        initializer_bytes: all of them, whatever their type.
+    """
+
+    level: str
+    library: bool
+    initializer_bytes: int
+
+
+@dataclass(frozen=True)
+class SizeResult:
+    """Sizes in bytes.
+
+    Attributes:
+        files: of every file, by name.
+        dense_equivalent: of the files if every compressed table were dense float32.
+        on_disk: all files together.
+        zipped: all files, each deflated.
+        resident: growth of a fresh process's memory from before the session to after its first run.
+        resident_reason: why ``resident`` is None.
+        initializer_bytes: all initializers in the file.
+        packed_bytes: those of compressed tables.
+        loaded: the same after loading.
+    """
+
+    files: Mapping[str, int]
+    dense_equivalent: int
+    on_disk: int
+    zipped: int
+    resident: int | None
+    resident_reason: str
+    initializer_bytes: int
+    packed_bytes: int
+    loaded: tuple[LoadedSize, ...]
+
+
+@dataclass(frozen=True)
+class LatencyResult:
+    """Time of the custom op / time of a peer: below 1 the custom op is faster.
+
+    Attributes:
+        subject: ``table <name>`` or ``model``.
+        ids: ids a call, None for the whole model.
+        distribution: of the ids.
+        peer: ``dense Gather``, ``portable body`` or ``empty call``.
+        ratio: median over rounds, None if it was not measured.
+        low: lower end of its 95 % bootstrap interval.
+        high: upper end.
+        microseconds: median of the custom op; depends on the machine and the day.
+        reason: why it was not measured.
+    """
+
+    subject: str
+    ids: int | None
+    distribution: str
+    peer: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    microseconds: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class LatencySection:
+    """Latency, and what it was measured on.
+
+    Attributes:
+        machine: processor, cores and versions.
+        method: clock, threads, order and state of the caches, in words.
+        results: one entry per subject, ids and peer.
+    """
+
+    machine: Mapping[str, str]
+    method: str
+    results: tuple[LatencyResult, ...]
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What `validate` found.
+
+    Attributes:
+        file: the exported file.
+        seed: of the random ids and inputs.
+        structure: of the file as a whole.
+        tables: one entry per compressed table.
+        model: the whole model.
+        sizes: on disk and loaded.
+        latency: ratios; they decide nothing here.
+    """
+
+    file: str
+    seed: int
+    structure: tuple[Check, ...]
+    tables: tuple[TableResult, ...]
+    model: ModelResult
+    sizes: SizeResult
+    latency: LatencySection
+
+    def statuses(self) -> Iterator[Status]:
+        """The outcome of everything that can fail."""
+        yield from (check.status for check in self.structure)
+        for table in self.tables:
+            yield from (check.status for check in (*table.checks, *table.paths))
+        yield from (path.status for path in self.model.paths)
+        yield self.model.kernel.status
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed; what did not run is for `complete` to tell."""
+        return "failed" not in self.statuses()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything ran."""
+        return "not run" not in self.statuses()
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 3 (as for `ParityError`) when something failed."""
+        return 0 if self.passed else ParityError.exit_code
+
+    def failures(self) -> list[str]:
+        """A sentence for everything that failed."""
+        found = [f"{check.name}: {check.detail}" for check in self.structure if check.status == "failed"]
+        for table in self.tables:
+            for check in (*table.checks, *table.paths):
+                if check.status == "failed":
+                    found.append(f"table {table.name}: {check.name}: {check.detail}")
+        for path in self.model.paths:
+            if path.status == "failed":
+                found.append(f"model: {path.name}: {path.detail}")
+        if self.model.kernel.status == "failed":
+            found.append(f"model: {self.model.kernel.name}: {self.model.kernel.detail}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys, ready for ``json.dumps``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "passed": self.passed,
+            "complete": self.complete,
+            "exit_code": self.exit_code,
+            "failures": self.failures(),
+            **asdict(self),
+        }
+
+    def render(self) -> RenderableType:
+        """Tables for the terminal."""
+        return report_tables.render(self)

@@ -1,0 +1,1 @@
+"""Compares an exported file with the model it came from: rows, outputs, sizes, latency."""

@@ -1,0 +1,36 @@
+"""DPQ: a byte of a stored tensor -> the row and group that it belongs to."""
+
+import numpy as np
+
+from edge_embed.packed.bits import row_blocks
+from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.validation.method import ValidationMethod
+
+
+def _locate(packed: PackedDPQ, tensor: str, offset: int) -> str:
+    if tensor == "codes":
+        row, byte = divmod(offset, packed.row_bytes)
+        group = min(8 * byte // packed.bits, packed.num_groups - 1)
+        return f"row {row}, group {group}"
+    width = packed.values.shape[2]
+    stored_group, rest = divmod(offset // 4, packed.num_codes * width)
+    code, column = divmod(rest, width)
+    return f"group {stored_group}, code {code}, column {column} ({_first_row(packed, stored_group, code)})"
+
+
+def _first_row(packed: PackedDPQ, stored_group: int, code: int) -> str:
+    """The first row that a value is part of; with shared subspaces any of its groups may hold the code."""
+    groups = slice(None) if packed.shape.shared else slice(stored_group, stored_group + 1)
+    for block in row_blocks(packed.num_embeddings, 8 * packed.row_bytes):
+        codes = packed.codes_of(np.arange(block.start, block.stop))[:, groups]  # [block, D or 1]
+        found = np.flatnonzero((codes == code).any(axis=1))
+        if found.size:
+            return f"first used by row {block.start + int(found[0])}"
+    return "no row uses it"
+
+
+def _column(packed: PackedDPQ, index: int) -> str:
+    return f"group {index // packed.values.shape[2]}, column {index}"
+
+
+DPQ = ValidationMethod(PackedDPQ.method, _locate, _column)

@@ -1,0 +1,123 @@
+"""The exported file as validation sees it: structure checked, tables found, weights read block by block.
+
+Weights inside the ``.onnx`` file are held in memory once (by default those of at most 128 MB; protobuf has
+no other way), twice while the file is parsed; those in files beside it are read 1 MiB at a time.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import NodeProto, TensorProto, numpy_helper
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.export import MANIFEST_KEY
+from edge_embed.exporters.onnx.method import DOMAIN
+from edge_embed.inspection.onnx_weights import ExternalTensor, Weights
+from edge_embed.packed.container import little_endian
+from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.manifest import Manifest, parse_manifest
+
+_BLOCK_BYTES = 1 << 20
+
+
+class ExportedModel:
+    """An ``.onnx`` file whose structure is sound.
+
+    Attributes:
+        path: of the file.
+        proto: the model, external data not loaded.
+        weights: sizes and places of its initializers.
+        manifest: of its tables, or None.
+
+    Raises:
+        BadInputError: the file is missing, cut or no valid ONNX model, or its external data is missing, too
+            short or outside its folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.proto = _parse(path)
+            self.weights = Weights(path, self.proto)
+            properties = {item.key: item.value for item in self.proto.metadata_props}
+            self.manifest: Manifest | None = None
+            if MANIFEST_KEY in properties:
+                self.manifest = parse_manifest(properties[MANIFEST_KEY], path.stat().st_size)
+        except BadInputError as error:
+            raise BadInputError(f"{path}: {error}") from error
+        _check_graph(path)
+        self._initializers = {tensor.name: tensor for tensor in self.proto.graph.initializer}
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, then those of its external data."""
+        return (self.path, *(self.path.parent / file.name for file in self.weights.files()))
+
+    @property
+    def nodes(self) -> list[NodeProto]:
+        """The nodes of this package's operators."""
+        return [node for node in self.proto.graph.node if node.domain == DOMAIN]
+
+    def nodes_of(self, tensors: list[str]) -> list[NodeProto]:
+        """The nodes whose inputs after the ids are the initializers named."""
+        return [node for node in self.nodes if list(node.input[1:]) == tensors]
+
+    def has_body(self, op_type: str) -> bool:
+        """Whether the portable body of an operator is in the file."""
+        return any((body.domain, body.name) == (DOMAIN, op_type) for body in self.proto.functions)
+
+    def spec(self, name: str) -> TensorSpec | None:
+        """Type and shape of an initializer, None if there is none of that name."""
+        return self.weights.spec(name)
+
+    def blocks(self, name: str) -> Iterator[memoryview]:
+        """The bytes of an initializer, little-endian, in order."""
+        tensor = self._initializers[name]
+        if tensor.data_location == TensorProto.EXTERNAL:
+            yield from _file_blocks(ExternalTensor(self.path.parent, tensor))
+            return
+        inline = tensor.raw_data if tensor.HasField("raw_data") else little_endian(numpy_helper.to_array(tensor))
+        view = memoryview(inline).cast("B")
+        for start in range(0, len(view), _BLOCK_BYTES):
+            yield view[start : start + _BLOCK_BYTES]
+
+    def initializer_bytes(self) -> int:
+        """Bytes of all initializers in the file."""
+        return sum(self.weights.nbytes(name) for name in self._initializers)
+
+
+def _parse(path: Path) -> onnx.ModelProto:
+    if not path.is_file():
+        raise BadInputError("no such file: expected an exported .onnx model")
+    try:
+        model = onnx.ModelProto.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+    if model.ir_version < 1 or not model.opset_import or not model.graph.node:
+        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
+    return model
+
+
+def _check_graph(path: Path) -> None:
+    """The ONNX checker, with types and shapes inferred; by path, because that has no limit of 2 GB."""
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except Exception as error:  # the checker's exceptions share no base class
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise BadInputError(f"{path}: the ONNX checker refuses it: {reason}; export it again") from error
+
+
+def _file_blocks(tensor: ExternalTensor) -> Iterator[memoryview]:
+    with tensor.path.open("rb") as file:
+        file.seek(tensor.begin)
+        remaining = tensor.nbytes
+        while remaining:
+            block = file.read(min(remaining, _BLOCK_BYTES))
+            if not block:
+                raise BadInputError(f"{tensor.path}: ends {remaining} bytes early: it became shorter while it was read")
+            remaining -= len(block)
+            yield memoryview(block)

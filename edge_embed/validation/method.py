@@ -1,0 +1,20 @@
+"""What a compression method tells validation about itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ValidationMethod:
+    """One method's part in validation.
+
+    Attributes:
+        name: the word for the method at every stage.
+        locate: says in words where byte ``offset`` of a tensor lies: (packed, tensor name, offset) -> row, group.
+        column: says in words where column ``index`` of a row lies.
+    """
+
+    name: str
+    locate: Callable[[Any, str, int], str]
+    column: Callable[[Any, int], str]

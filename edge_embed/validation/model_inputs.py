@@ -1,0 +1,170 @@
+"""Random inputs for the whole model: ids below the smallest table they reach, the rest like the example.
+
+Which inputs hold ids is found by walking from every look-up in the graph up to the inputs. Other inputs
+(masks, lengths, features, states) take their values at random from the example's own.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, fx
+
+from edge_embed.lowering.graph import METHODS
+from edge_embed.program.program import Program
+from edge_embed.validation import ids as random_ids
+from edge_embed.validation.paths import one_line
+
+_COMPRESSED = {operator for method in METHODS for operator in method.packers}
+_DENSE = {
+    torch.ops.aten.embedding.default,
+    torch.ops.aten.embedding_bag.default,
+    torch.ops.aten.embedding_bag.padding_idx,
+}
+# What depends on the shape of a tensor alone carries no ids further.
+_SHAPE_ONLY = frozenset(
+    "sym_size sym_numel _shape_as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split()
+)
+_SIZES = (3, 7, 2, 5)
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """One set of inputs, in words, with what the training form makes of it."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def feeds(self, program: Program) -> dict[str, NDArray[Any]]:
+        """The inputs as runtimes take them."""
+        return {declared.name: array(value) for declared, value in zip(program.inputs, self.inputs, strict=True)}
+
+
+def array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor for numpy, which has no bfloat16."""
+    result: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
+    return result
+
+
+def make_cases(program: Program, random: np.random.Generator) -> tuple[list[ModelCase], list[str]]:
+    """Inputs of several sizes, and those (in words) that the training form itself does not run on."""
+    cases: list[ModelCase] = []
+    left_out: list[str] = []
+    bounds = id_bounds(program)
+    for plan in _plans(program):
+        try:
+            cases.append(_run(program, plan, plan.draw(program, random, bounds)))
+        except Exception as error:  # the model's own limits: lengths it does not take, ids it computes with
+            left_out.append(f"{plan.name}: {one_line(error)}")
+            # Ids that the model shifts before a look-up are only safe where the example has them.
+            again = replace(plan, name=f"{plan.name} from the example")
+            with suppress(Exception):
+                cases.append(_run(program, again, again.draw(program, random, {})))
+    return cases, left_out
+
+
+def id_bounds(program: Program) -> dict[str, int]:
+    """For every input that reaches a look-up: the number of rows of the smallest table it reaches."""
+    integers = {declared.name for declared in program.inputs if declared.holds_integers}
+    bounds: dict[str, int] = {}
+    for node in program.module.graph.nodes:
+        found = _look_up(program, node)
+        if found is None:
+            continue
+        ids, rows = found
+        for origin in _origins(ids):
+            if str(origin.target) in integers:
+                bounds[str(origin.target)] = min(rows, bounds.get(str(origin.target), rows))
+    return bounds
+
+
+def _look_up(program: Program, node: fx.Node) -> tuple[fx.Node, int] | None:
+    if node.target in _COMPRESSED:
+        ids, table = node.args[:2]
+    elif node.target in _DENSE:
+        table, ids = node.args[:2]
+    else:
+        return None
+    if not isinstance(table, fx.Node) or table.op != "get_attr" or not isinstance(ids, fx.Node):
+        return None
+    return ids, program.module.weight(str(table.target)).shape[0]
+
+
+def _origins(node: fx.Node) -> Iterator[fx.Node]:
+    """The inputs of the model whose values reach ``node``."""
+    waiting, seen = [node], set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen or _is_shape_only(current):
+            continue
+        seen.add(current)
+        if current.op == "placeholder":
+            yield current
+        waiting += current.all_input_nodes
+
+
+def _is_shape_only(node: fx.Node) -> bool:
+    packet = getattr(node.target, "overloadpacket", None)
+    return getattr(packet, "__name__", "") in _SHAPE_ONLY
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Inputs to draw.
+
+    Attributes:
+        name: in words.
+        distribution: of the ids; None stands for the example itself.
+        sizes: of the dynamic dimensions.
+    """
+
+    name: str
+    distribution: random_ids.Distribution | None
+    sizes: Mapping[str, int]
+
+    def draw(self, program: Program, random: np.random.Generator, bounds: Mapping[str, int]) -> tuple[Tensor, ...]:
+        if self.distribution is None:
+            return program.example_inputs
+        inputs = []
+        for declared, example in zip(program.inputs, program.example_inputs, strict=True):
+            shape = tuple(self.sizes[size] if isinstance(size, str) else size for size in declared.shape)
+            if declared.name in bounds:
+                ids: Any = random_ids.draw(random, self.distribution, bounds[declared.name], shape)
+                inputs.append(torch.from_numpy(ids).to(declared.dtype))
+            elif example.numel() == 0:
+                inputs.append(torch.ones(shape, dtype=declared.dtype))
+            else:
+                chosen = torch.from_numpy(random.integers(0, example.numel(), shape, np.int64))
+                inputs.append(example.reshape(-1)[chosen])
+        return tuple(inputs)
+
+
+def _plans(program: Program) -> Iterator[_Plan]:
+    example = {
+        size: int(tensor.shape[axis])
+        for declared, tensor in zip(program.inputs, program.example_inputs, strict=True)
+        for axis, size in enumerate(declared.shape)
+        if isinstance(size, str)
+    }
+    if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
+        yield _Plan("the example", None, example)
+    same = {name: max(1, size) for name, size in example.items()}
+    other = {name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)}
+    yield _Plan(f"uniform ids{_words(same)}", "uniform", same)
+    yield _Plan(f"Zipf ids{_words(other)}", "zipf", other)
+    if example:
+        ones = dict.fromkeys(example, 1)
+        yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
+
+
+def _words(sizes: Mapping[str, int]) -> str:
+    return "".join(f", {name}={size}" for name, size in sizes.items())
+
+
+def _run(program: Program, plan: _Plan, inputs: tuple[Tensor, ...]) -> ModelCase:
+    return ModelCase(plan.name, inputs, program.run(*inputs))

@@ -1,0 +1,206 @@
+"""The whole model on every path, compared with the training form: |a - b| <= atol + rtol |b|.
+
+Whole numbers and truth values must be equal. A NaN or an infinity is a failure wherever it appears, in the
+training form too: what is undefined cannot be compared.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import fx
+
+from edge_embed.lowering.graph import METHODS, LoweredProgram
+from edge_embed.packed.form import Packed
+from edge_embed.report.results import OutputResult, PathResult, Status
+from edge_embed.validation import paths
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.model_inputs import ModelCase, array
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.table_paths import table_of
+
+Arrays = list[NDArray[Any]]
+RunModel = Callable[[ModelCase], Arrays]
+
+_PACKED_OPERATORS = {method.operator for method in METHODS}
+
+
+@dataclass
+class _Error:
+    """What has been seen of one output on one path."""
+
+    largest: float = 0.0
+    total: float = 0.0
+    values: int = 0
+    problem: str = ""
+    finite: bool = field(default=True)
+
+    def add(self, case: str, got: NDArray[Any], expected: NDArray[Any], atol: float, rtol: float) -> None:
+        """Compare one case; the first problem is kept."""
+        self.values += got.size
+        problem = _mismatch(got, expected)
+        if not problem:
+            # In float64: a difference of float32 near the largest numbers would overflow.
+            wide, exact = got.astype(np.float64), expected.astype(np.float64)
+            error = np.abs(wide - exact)
+            self.largest = max(self.largest, float(error.max(initial=0.0)))
+            self.total += float(error.sum())
+            problem = _exceeds(error, exact, atol, rtol) if _is_float(got) else _unequal(got, expected)
+        elif not np.isfinite(got).all() or not np.isfinite(expected).all():
+            self.finite = False
+        self.problem = self.problem or (f"{case}: {problem}" if problem else "")
+
+
+class OracleInterpreter(fx.Interpreter):
+    """Runs a lowered program with numpy's rows in place of the packed operators."""
+
+    def __init__(self, lowered: LoweredProgram) -> None:
+        module = lowered.program.module
+        super().__init__(module, graph=module.graph)
+        self._tables: Mapping[str, Packed] = lowered.tables
+
+    def run_node(self, n: fx.Node) -> Any:
+        """One node of the graph."""
+        if n.target not in _PACKED_OPERATORS:
+            return super().run_node(n)
+        arguments, _ = self.fetch_args_kwargs_from_env(n)
+        return torch.from_numpy(self._tables[table_of(n)].rows(arguments[0].numpy()))
+
+
+def compare_model(
+    lowered: LoweredProgram,
+    exported: ExportedModel,
+    cases: list[ModelCase],
+    options: ValidationOptions,
+    on_path: Callable[[], None],
+) -> tuple[PathResult, ...]:
+    """Run all cases on all paths; the training form's own outputs are in the cases."""
+    openers: dict[str, Callable[[], RunModel]] = {
+        paths.ORACLE: lambda: partial(_run_oracle, lowered),
+        paths.REFERENCE: lambda: _reference(lowered, exported),
+        paths.PORTABLE: lambda: _session(lowered, exported, portable=True),
+        paths.CUSTOM: lambda: _session(lowered, exported, portable=False),
+    }
+    results = [_training_form(lowered, cases, options)]
+    for name, opener in openers.items():
+        results.append(_run_path(name, opener, lowered.program.output_names, cases, options))
+        on_path()
+    return tuple(results)
+
+
+@torch.no_grad()
+def _run_oracle(lowered: LoweredProgram, case: ModelCase) -> Arrays:
+    return [array(output) for output in OracleInterpreter(lowered).run(*case.inputs)]
+
+
+def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
+    evaluator = paths.open_reference(exported.path)
+    names = list(lowered.program.output_names)
+
+    def run(case: ModelCase) -> Arrays:
+        try:
+            return [np.asarray(output) for output in evaluator.run(names, case.feeds(lowered.program))]
+        except Exception as error:
+            # Its operators are incomplete in many ways; whether our own body runs on it is known from the tables.
+            raise paths.NotRunError(f"it cannot run this model: {paths.one_line(error)}") from error
+
+    return run
+
+
+def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -> RunModel:
+    session = paths.open_session(exported.path, portable)
+    names = list(lowered.program.output_names)
+    return lambda case: session.run(names, case.feeds(lowered.program))  # type: ignore[no-any-return]
+
+
+def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
+    outputs = []
+    for index, name in enumerate(lowered.program.output_names):
+        arrays = [(case.name, array(case.outputs[index])) for case in cases]
+        wrong = [f"{case}: {_not_finite(output)}" for case, output in arrays if _not_finite(output)]
+        status: Status = "failed" if wrong else "passed"
+        count = sum(output.size for _, output in arrays)
+        detail = wrong[0] if wrong else f"{count:,} finite values"
+        bounds = options.atol.of(name), options.rtol.of(name)
+        outputs.append(OutputResult(name, status, None, None, *bounds, count, detail))
+    return _path_result(paths.TRAINING, outputs)
+
+
+def _run_path(
+    name: str,
+    opener: Callable[[], RunModel],
+    output_names: tuple[str, ...],
+    cases: list[ModelCase],
+    options: ValidationOptions,
+) -> PathResult:
+    errors = {output: _Error() for output in output_names}
+    case_name = "cannot be opened"
+    try:
+        run = opener()
+        for case in cases:
+            case_name = case.name
+            for output, got, expected in zip(output_names, run(case), case.outputs, strict=True):
+                bounds = options.atol.of(output), options.rtol.of(output)
+                errors[output].add(case.name, got, array(expected), *bounds)
+    except paths.NotRunError as error:
+        return PathResult(name, "not run", str(error), ())
+    except Exception as error:  # whatever a runtime raises, the path does not run
+        return PathResult(name, "failed", f"{case_name}: {paths.one_line(error)}", ())
+    return _path_result(name, [_output_result(output, error, options) for output, error in errors.items()])
+
+
+def _output_result(name: str, error: _Error, options: ValidationOptions) -> OutputResult:
+    known = error.finite and error.values > 0
+    return OutputResult(
+        name,
+        "failed" if error.problem else "passed",
+        error.largest if known else None,
+        error.total / error.values if known else None,
+        options.atol.of(name),
+        options.rtol.of(name),
+        error.values,
+        error.problem,
+    )
+
+
+def _path_result(name: str, outputs: list[OutputResult]) -> PathResult:
+    wrong = [f"{output.name}: {output.detail}" for output in outputs if output.status == "failed"]
+    detail = wrong[0] if wrong else f"{len(outputs)} output(s)"
+    return PathResult(name, "failed" if wrong else "passed", detail, tuple(outputs))
+
+
+def _is_float(values: NDArray[Any]) -> bool:
+    return bool(np.issubdtype(values.dtype, np.floating))
+
+
+def _not_finite(values: NDArray[Any]) -> str:
+    wrong = np.argwhere(~np.isfinite(values))
+    return f"{len(wrong)} NaN or infinite values, the first at {wrong[0].tolist()}" if len(wrong) else ""
+
+
+def _mismatch(got: NDArray[Any], expected: NDArray[Any]) -> str:
+    """Why two arrays cannot be compared number by number, or empty."""
+    if (got.dtype, got.shape) != (expected.dtype, expected.shape):
+        return f"got {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}"
+    return _not_finite(got) or _not_finite(expected)
+
+
+def _exceeds(error: NDArray[Any], exact: NDArray[Any], atol: float, rtol: float) -> str:
+    wrong = np.argwhere(error > atol + rtol * np.abs(exact))
+    if not len(wrong):
+        return ""
+    at = tuple(wrong[0])
+    allowed = f"allowed atol {atol:g} + rtol {rtol:g} * |{exact[at]:.6g}|"
+    return f"{len(wrong)} of {error.size} values differ, at {wrong[0].tolist()} by {error[at]:.3g}; {allowed}"
+
+
+def _unequal(got: NDArray[Any], expected: NDArray[Any]) -> str:
+    wrong = np.argwhere(got != expected)
+    if not len(wrong):
+        return ""
+    at = tuple(wrong[0])
+    return f"{len(wrong)} of {got.size} values differ, at {wrong[0].tolist()}: got {got[at]}, expected {expected[at]}"

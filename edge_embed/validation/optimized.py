@@ -1,0 +1,111 @@
+"""What a session holds after optimisation: our nodes that are left, and all initializers.
+
+The optimised model is saved to a temporary folder, weights in a file of their own, and only its structure is
+read back. With the library our nodes must survive, without it they must be gone: a library that registers
+nothing would "work" too, because the body runs in its place.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+from onnx import GraphProto, TensorProto
+
+from edge_embed.exporters.onnx.method import DOMAIN
+from edge_embed.inspection.onnx_weights import expected_bytes
+from edge_embed.report.results import Check, LoadedSize
+from edge_embed.validation import paths
+from edge_embed.validation.exported import ExportedModel
+
+_NAMES = {"ORT_DISABLE_ALL": "disabled", "ORT_ENABLE_BASIC": "basic", "ORT_ENABLE_EXTENDED": "extended",
+          "ORT_ENABLE_LAYOUT": "layout", "ORT_ENABLE_ALL": "all"}  # fmt: skip
+LEVELS = {
+    name: getattr(ort.GraphOptimizationLevel, attribute)
+    for attribute, name in _NAMES.items()
+    if hasattr(ort.GraphOptimizationLevel, attribute)
+}
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A model as a session holds it.
+
+    Attributes:
+        level: a key of `LEVELS`.
+        library: whether the operator library was registered.
+        own_nodes: nodes of our operators.
+        initializer_bytes: all initializers and constants, whatever their type, those of subgraphs too.
+    """
+
+    level: str
+    library: bool
+    own_nodes: int
+    initializer_bytes: int
+
+
+def optimize(path: Path, level: str, library: bool) -> Optimized:
+    """Open a session at one optimisation level and measure what it holds.
+
+    Raises:
+        NotRunError: if the library is wanted and there is none.
+        BadInputError: if the file cannot be opened.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "optimized.onnx"
+        options = paths.quiet_options(threads=1)
+        options.graph_optimization_level = LEVELS[level]
+        options.optimized_model_filepath = str(target)
+        prefix = "session.optimized_model_external_initializers_"
+        options.add_session_config_entry(f"{prefix}file_name", "optimized.data")
+        options.add_session_config_entry(f"{prefix}min_size_in_bytes", "1024")
+        paths.open_session(path, portable=not library, options=options)
+        model = onnx.load(target, load_external_data=False)
+    own = sum(node.domain == DOMAIN for node in model.graph.node)
+    return Optimized(level, library, own, sum(expected_bytes(tensor) or 0 for tensor in _tensors(model.graph)))
+
+
+def optimize_all(exported: ExportedModel) -> list[Optimized]:
+    """Every level, with the library and without; leaves out what cannot be opened."""
+    found = []
+    for level in LEVELS:
+        for library in (True, False):
+            try:
+                found.append(optimize(exported.path, level, library))
+            except Exception:  # compared elsewhere, where it is reported as a failed path
+                continue
+    return found
+
+
+def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
+    """Whether the kernel ran with the library and the body without, at every level."""
+    name = "the kernel runs with the library, the body without"
+    if reason := paths.missing_library():
+        return Check(name, "not run", reason)
+    expected = len(exported.nodes)
+    if len(optimized) < 2 * len(LEVELS):
+        return Check(name, "failed", "some sessions cannot be opened, see the paths")
+    for found in optimized:
+        wanted = expected if found.library else 0
+        if found.own_nodes != wanted:
+            side = "with" if found.library else "without"
+            got = f"{found.own_nodes} of our nodes are left, expected {wanted}"
+            return Check(name, "failed", f"optimisation {found.level} {side} the library: {got}")
+    return Check(name, "passed", f"{expected} node(s) survive with it and are inlined without, at {len(LEVELS)} levels")
+
+
+def loaded_sizes(optimized: list[Optimized]) -> tuple[LoadedSize, ...]:
+    """The bytes of all initializers, for the report."""
+    return tuple(LoadedSize(found.level, found.library, found.initializer_bytes) for found in optimized)
+
+
+def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)

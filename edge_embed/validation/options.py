@@ -1,0 +1,95 @@
+"""What the user may choose about a validation."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from edge_embed.errors import BadInputError
+
+# Tables are compared bit by bit; tolerance is for the rest of the model, which computes in float32 with another
+# order of summation. A dot product of 1,000 to 10,000 terms is then off by 1e-6 to 1e-5 of its terms, and a few
+# layers or recurrent steps add up to ten times that: 1e-4 relative, 1e-5 absolute where terms cancel. One wrong
+# code or a flipped weight of any consequence moves an output by 1e-3 to 1 and stands out.
+DEFAULT_ATOL = 1e-5
+DEFAULT_RTOL = 1e-4
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A tolerance for all outputs, and others for some."""
+
+    default: float
+    by_output: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, output: str) -> float:
+        """The tolerance of one output."""
+        return self.by_output.get(output, self.default)
+
+    @classmethod
+    def parse(cls, texts: Iterable[str], default: float) -> Self:
+        """Read ``[output:]x``, as it is given on the command line; the last one wins.
+
+        Raises:
+            BadInputError: if ``x`` is no finite number of at least 0.
+        """
+        by_output: dict[str, float] = {}
+        for text in texts:
+            output, colon, number = text.rpartition(":")
+            try:
+                value = float(number)
+            except ValueError:
+                value = math.nan
+            if not 0 <= value < math.inf or (colon and not output):
+                raise BadInputError(f"tolerance: got {text!r}, expected a number such as 1e-5, or output:1e-5")
+            if output:
+                by_output[output] = value
+            else:
+                default = value
+        return cls(default, by_output)
+
+
+@dataclass(frozen=True)
+class ValidationOptions:
+    """How to validate.
+
+    Attributes:
+        atol: absolute tolerance of the model's outputs.
+        rtol: relative tolerance of the model's outputs.
+        seed: of ids, inputs and the order of measurements.
+        iterations: measured rounds per latency figure; 0 measures none.
+        warmup: rounds before them.
+    """
+
+    atol: Tolerance = Tolerance(DEFAULT_ATOL)
+    rtol: Tolerance = Tolerance(DEFAULT_RTOL)
+    seed: int = 0
+    iterations: int = 100
+    warmup: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "iterations", "warmup"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise BadInputError(f"{name}: got {value!r}, expected an integer of at least 0")
+
+    @classmethod
+    def parse(cls, atol: Iterable[str], rtol: Iterable[str], *, seed: int, iterations: int, warmup: int) -> Self:
+        """Options as they are given on the command line: tolerances as ``[output:]x``.
+
+        Raises:
+            BadInputError: if one of them is impossible.
+        """
+        tolerances = Tolerance.parse(atol, DEFAULT_ATOL), Tolerance.parse(rtol, DEFAULT_RTOL)
+        return cls(*tolerances, seed=seed, iterations=iterations, warmup=warmup)
+
+    def check_outputs(self, names: Iterable[str]) -> None:
+        """Refuse a tolerance for an output that the model has not.
+
+        Raises:
+            BadInputError: names the output and those there are.
+        """
+        known = list(names)
+        for output in (*self.atol.by_output, *self.rtol.by_output):
+            if output not in known:
+                raise BadInputError(f"tolerance for {output!r}: expected one of the outputs {', '.join(known)}")

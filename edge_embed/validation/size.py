@@ -1,0 +1,94 @@
+"""The four sizes: dense-equivalent, on disk, zipped, resident after load."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.report.results import LoadedSize, SizeResult
+from edge_embed.runtime.library import get_library_path
+from edge_embed.validation import resident
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.paths import missing_library
+from edge_embed.validation.tables import Table
+
+_BLOCK_BYTES = 1 << 20
+_TIMEOUT = 600
+
+
+def measure_sizes(
+    exported: ExportedModel,
+    tables: list[Table],
+    feeds: dict[str, NDArray[Any]],
+    loaded: tuple[LoadedSize, ...],
+    on_step: Callable[[], None],
+) -> SizeResult:
+    """Measure a file.
+
+    Args:
+        exported: the file.
+        tables: its compressed tables.
+        feeds: inputs for one run.
+        loaded: what sessions hold after optimisation.
+        on_step: called after each of the two slow steps.
+    """
+    files = {path.name: path.stat().st_size for path in exported.files}
+    on_disk = sum(files.values())
+    packed = sum(table.packed.nbytes for table in tables)
+    dense = sum(dense_bytes(table) for table in tables)
+    zipped = sum(deflated_bytes(path) for path in exported.files)
+    on_step()
+    bytes_resident, reason = _resident(exported.path, feeds)
+    on_step()
+    return SizeResult(
+        files=files,
+        dense_equivalent=on_disk - packed + dense,
+        on_disk=on_disk,
+        zipped=zipped,
+        resident=bytes_resident,
+        resident_reason=reason,
+        initializer_bytes=exported.initializer_bytes(),
+        packed_bytes=packed,
+        loaded=loaded,
+    )
+
+
+def dense_bytes(table: Table) -> int:
+    """Bytes of the float32 table that a packed one stands for: 4nd."""
+    return 4 * table.packed.num_embeddings * table.packed.embedding_dim
+
+
+def deflated_bytes(path: Path) -> int:
+    """Bytes of a file after deflate, as in a zip archive (level 6), without holding it in memory."""
+    compressor, total = zlib.compressobj(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            total += len(compressor.compress(block))
+    return total + len(compressor.flush())
+
+
+def _resident(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
+    """Growth of a fresh process's resident memory, and why it could not be measured."""
+    if not resident.STATUS.exists():
+        return None, f"not run: {resident.STATUS} is only there on Linux"
+    if reason := missing_library():
+        return None, f"not run: {reason}"
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = Path(folder) / "inputs.npz"
+        np.savez(inputs, **feeds)
+        command = [sys.executable, "-P", resident.__file__, str(path), str(get_library_path()), str(inputs)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            return None, f"not run: the measuring process took more than {_TIMEOUT} s"
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        return None, f"not run: the measuring process ended with {done.returncode}: {last:.200}"
+    return int(json.loads(done.stdout)["bytes"]), ""

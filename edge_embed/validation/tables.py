@@ -1,0 +1,141 @@
+"""Every stored row: the tensors of a packed table against those of the exported file, byte by byte.
+
+Also what surrounds them: a node that uses the table with the right attributes, a portable body, and the
+manifest with its hashes.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_embed.exporters.onnx.export import METHODS as ONNX_METHODS
+from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.lowering.graph import METHODS as LOWERING_METHODS
+from edge_embed.packed.container import little_endian
+from edge_embed.packed.container import sha256 as hash_of
+from edge_embed.packed.form import Packed
+from edge_embed.report.results import Check
+from edge_embed.validation.dpq import DPQ
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.method import ValidationMethod
+
+METHODS = {method.name: method for method in (DPQ,)}
+_ONNX = {method.name: method for method in ONNX_METHODS}
+_SCALARS = {method.name: method.scalars for method in LOWERING_METHODS}
+
+OnBytes = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lowered table, and what of it should be in the exported file."""
+
+    name: str
+    packed: Packed
+
+    @property
+    def method(self) -> ValidationMethod:
+        """How differences of this table are put into words."""
+        return METHODS[self.packed.method]
+
+    @property
+    def onnx(self) -> OnnxMethod:
+        """Operator and body."""
+        return _ONNX[self.packed.method]
+
+    @property
+    def tensors(self) -> list[str]:
+        """The names of its initializers, in the order of the node's inputs."""
+        return [f"{self.name}.{tensor}" for tensor in self.packed.tensors()]
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The attributes that its nodes should have."""
+        return self.onnx.attributes(*self.packed.tensors().values(), *_SCALARS[self.packed.method](self.packed))
+
+
+def stored_checks(table: Table, exported: ExportedModel, on_bytes: OnBytes) -> tuple[Check, ...]:
+    """Compare everything that is stored about a table.
+
+    Args:
+        table: the lowered table.
+        exported: the file.
+        on_bytes: called with the number of bytes compared after each block.
+    """
+    hashes: dict[str, str] = {}
+    rows = _stored_rows(table, exported, hashes, on_bytes)
+    return (_node(table, exported), _body(table, exported), rows, _manifest(table, exported, hashes))
+
+
+def _node(table: Table, exported: ExportedModel) -> Check:
+    found = exported.nodes_of(table.tensors)
+    if not found:
+        detail = f"no {table.onnx.op_type} node uses {', '.join(table.tensors)}: another tool replaced it, export again"
+        return Check("node", "failed", detail)
+    for node in found:
+        stored = {item.name: item.i for item in node.attribute}
+        if node.op_type != table.onnx.op_type or stored != table.attributes:
+            got = f"got {node.op_type} {stored}, expected {table.onnx.op_type} {table.attributes}"
+            return Check("node", "failed", f"node {node.name}: {got}")
+    return Check("node", "passed", f"{len(found)} x {table.onnx.op_type}")
+
+
+def _body(table: Table, exported: ExportedModel) -> Check:
+    if exported.has_body(table.onnx.op_type):
+        return Check("portable body", "passed", "in the file")
+    lost = "without it the file runs only where the operator library is registered, export again"
+    return Check("portable body", "failed", f"the function {table.onnx.op_type} is not in the file: {lost}")
+
+
+def _stored_rows(table: Table, exported: ExportedModel, hashes: dict[str, str], on_bytes: OnBytes) -> Check:
+    total = 0
+    for name, tensor in zip(table.tensors, table.packed.tensors(), strict=True):
+        expected, got = table.packed.shape.tensor_specs()[tensor], exported.spec(name)
+        if got != expected:
+            return Check("stored rows", "failed", f"{tensor}: got {got}, expected {expected}")
+        difference = _first_difference(table, tensor, exported.blocks(name), hashes, lambda n, t=total: on_bytes(t + n))
+        if difference:
+            return Check("stored rows", "failed", difference)
+        total += table.packed.tensors()[tensor].nbytes
+    return Check("stored rows", "passed", f"{table.packed.num_embeddings:,} rows, {total:,} bytes identical")
+
+
+def _first_difference(
+    table: Table, tensor: str, blocks: Iterator[memoryview], hashes: dict[str, str], on_bytes: OnBytes
+) -> str:
+    """Where stored and packed bytes differ first, empty if nowhere; notes the hash of what is stored."""
+    packed = little_endian(table.packed.tensors()[tensor]).reshape(-1).view(np.uint8)
+    digest, offset, difference = hashlib.sha256(), 0, ""
+    for block in blocks:
+        digest.update(block)
+        stored, expected = np.frombuffer(block, np.uint8), packed[offset : offset + len(block)]
+        if not difference and not np.array_equal(stored, expected):
+            at = int(np.flatnonzero(stored != expected)[0])
+            where = table.method.locate(table.packed, tensor, offset + at)
+            values = f"got byte 0x{stored[at]:02x}, expected 0x{expected[at]:02x}"
+            difference = f"{tensor} differ at {where}: {values}; export again"
+        offset += len(block)
+        on_bytes(offset)
+    hashes[tensor] = digest.hexdigest()
+    return difference
+
+
+def _manifest(table: Table, exported: ExportedModel, hashes: dict[str, str]) -> Check:
+    if exported.manifest is None:
+        return Check("manifest", "failed", "the file has none: another tool dropped its metadata, export again")
+    entry = exported.manifest.tables.get(table.name)
+    if entry is None:
+        known = ", ".join(exported.manifest.tables)
+        return Check("manifest", "failed", f"no entry {table.name}, found {known}: made from another model?")
+    got = (entry.method, entry.shape, entry.padding_idx)
+    expected = (table.packed.method, table.packed.shape, table.packed.padding_idx)
+    if got != expected:
+        return Check("manifest", "failed", f"got {got}, expected {expected}")
+    for tensor, array in table.packed.tensors().items():
+        for side, digest in (("the model", hash_of(array)), ("the file", hashes.get(tensor))):
+            if digest is not None and digest != entry.sha256[tensor]:
+                hashes_of = f"got SHA-256 {entry.sha256[tensor]}, expected {digest}, the hash of {side}"
+                return Check("manifest", "failed", f"{tensor}: {hashes_of}")
+    return Check("manifest", "passed", "sizes and SHA-256 as in the model and in the file")

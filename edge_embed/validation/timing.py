@@ -1,0 +1,97 @@
+"""Fair timing of several contenders in one process, and ratios with an interval.
+
+Every round runs all contenders in random order on the same fresh inputs; the ratio is taken within the round,
+so that what disturbs the machine disturbs both. The interval is the 95 % bootstrap of the median over rounds.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+METHOD = (
+    "CPU clock of the one thread that runs; I/O binding with outputs allocated before; contenders in random "
+    "order within each round, on the same ids, drawn anew for every call and round; all rows were read once "
+    "before, so tables are in memory, and as much of them in the caches as their size allows; "
+    "median ratio with 95 % bootstrap interval"
+)
+_RESAMPLES = 1000
+
+Feeds = Mapping[str, NDArray[Any]]
+
+
+class BoundSession:
+    """A session with its inputs and outputs in place: a call costs little but the model."""
+
+    def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
+        """Bind ``calls`` sets of inputs of the shapes in ``feeds``."""
+        self._session = session
+        names = [output.name for output in session.get_outputs()]
+        results = [ort.OrtValue.ortvalue_from_numpy(result) for result in session.run(names, dict(feeds))]
+        self._inputs: list[dict[str, Any]] = []
+        self._bindings = []
+        for _ in range(calls):
+            inputs = {name: ort.OrtValue.ortvalue_from_numpy(value.copy()) for name, value in feeds.items()}
+            binding = session.io_binding()
+            for name, value in inputs.items():
+                binding.bind_ortvalue_input(name, value)
+            for name, result in zip(names, results, strict=True):
+                binding.bind_ortvalue_output(name, result)
+            self._inputs.append(inputs)
+            self._bindings.append(binding)
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """New values, one set for every call."""
+        for inputs, values in zip(self._inputs, feeds, strict=True):
+            for name, value in values.items():
+                inputs[name].update_inplace(value)
+
+    def time_calls(self) -> float:
+        """Seconds a call."""
+        run, bindings = self._session.run_with_iobinding, self._bindings
+        start = time.thread_time_ns()
+        for binding in bindings:
+            run(binding)
+        return (time.thread_time_ns() - start) / 1e9 / len(bindings)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Median of time / time, with its interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+def time_rounds(
+    contenders: Mapping[str, BoundSession],
+    draw: Callable[[], Sequence[Feeds]],
+    iterations: int,
+    warmup: int,
+    random: np.random.Generator,
+) -> dict[str, NDArray[np.float64]]:
+    """Seconds a call of every contender in every round: [iterations] by name."""
+    times = {name: np.empty(iterations) for name in contenders}
+    names = list(contenders)
+    for number in range(-warmup, iterations):
+        feeds = draw()
+        for contender in contenders.values():
+            contender.set_inputs(feeds)
+        for index in random.permutation(len(names)):
+            seconds = contenders[names[index]].time_calls()
+            if number >= 0:
+                times[names[index]][number] = seconds
+    return times
+
+
+def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Ratio:
+    """The ratio ours / peer from times of the same rounds."""
+    ratios = ours / np.maximum(peer, 1e-9)  # a clock that stood still is no infinite ratio
+    resampled = np.median(random.choice(ratios, (_RESAMPLES, len(ratios))), axis=1)
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Ratio(float(np.median(ratios)), float(low), float(high))

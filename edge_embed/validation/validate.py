@@ -1,0 +1,172 @@
+"""Validation of an exported file against the program it was made from, stage by stage.
+
+    structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
+
+Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each of
+the sessions, of which at most two whole models or four single tables are open at a time; external data a block
+at a time where it is compared, mapped where it runs; the reference evaluator holds all weights.
+Disk: a copy of one table, or of the model's weights, in a temporary folder.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from edge_embed.errors import BadInputError
+from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.program.program import Program
+from edge_embed.report.results import Check, LatencyResult, ModelResult, SizeResult, TableResult, ValidationReport
+from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.submodel import Submodel, cut_out
+from edge_embed.validation.tables import Table, stored_checks
+
+__all__ = ["Tolerance", "ValidationOptions", "ValidationReport", "validate_export"]
+
+_PATHS_OF_A_TABLE = 5
+_PATHS_OF_A_MODEL = 4
+_SIZE_STEPS = 2
+
+
+def validate_export(
+    program: Program,
+    lowered: LoweredProgram,
+    onnx_path: Path,
+    options: ValidationOptions,
+    progress: Progress = lambda step, done, total: None,
+) -> ValidationReport:
+    """Compare an exported file with the program it was made from.
+
+    Args:
+        program: in the training form (trainable or frozen): the reference for everything.
+        lowered: the same program over packed tables.
+        onnx_path: the exported ``.onnx`` file, external data beside it.
+        options: tolerances, seed and iterations.
+        progress: called with (step, done, in all).
+
+    Returns:
+        The report; content that differs is in it as a failure (exit code 3), nothing is raised for it.
+
+    Raises:
+        BadInputError: the file is damaged; a tolerance names an unknown output; the program does not run on
+            its own example inputs; the operator library found is of another version.
+    """
+    options.check_outputs(program.output_names)
+    return _Validation(program, lowered, onnx_path, options, progress).run()
+
+
+class _Steps:
+    """Counts the steps of one stage for the progress bar."""
+
+    def __init__(self, progress: Progress, name: str, total: int) -> None:
+        self._progress, self._name, self._total, self._done = progress, name, total, 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        self._progress(self._name, self._done, self._total)
+
+
+class _Validation:
+    """One pass over a file, from its structure to its latency."""
+
+    def __init__(
+        self, program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
+    ) -> None:
+        self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
+        paths.missing_library()  # a library of another version is refused before anything else is done
+        checked = _Steps(progress, "structure", 1)
+        self._exported = ExportedModel(path)
+        checked()
+        self._tables = [Table(name, packed) for name, packed in lowered.tables.items()]
+        # Two streams, so that the number of iterations does not change what is compared.
+        streams = np.random.SeedSequence(options.seed).spawn(2)
+        self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
+        self._latencies: list[LatencyResult] = []
+
+    def run(self) -> ValidationReport:
+        """All stages in order."""
+        structure = self._structure()
+        calls = table_paths.calls_by_table(self._program, self._lowered)
+        tables = tuple(
+            self._table(table, table_paths.training_rows(self._program, calls[table.name])) for table in self._tables
+        )
+        cases, left_out = model_inputs.make_cases(self._program, self._random)
+        if not cases:
+            raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
+        after_loading = optimized.optimize_all(self._exported)
+        model = self._model(cases, left_out, after_loading)
+        sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
+        self._model_latency(cases[0], model)
+        return ValidationReport(
+            str(self._exported.path),
+            self._options.seed,
+            structure,
+            tables,
+            model,
+            sizes,
+            latency.section(self._latencies),
+        )
+
+    def _structure(self) -> tuple[Check, ...]:
+        files = f"{len(self._exported.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
+        sound = Check("structure", "passed", f"{files}; the ONNX checker accepts it")
+        expected = {name for table in self._tables for name in table.tensors}
+        unknown = [node.name for node in self._exported.nodes if not set(node.input[1:]) <= expected]
+        if unknown:
+            detail = f"node(s) {', '.join(unknown)} use tables that the model does not have: made from another model?"
+            return (sound, Check("no other table", "failed", detail))
+        return (sound,)
+
+    def _table(self, table: Table, trained: table_paths.GetRows) -> TableResult:
+        total = table.packed.nbytes
+        checks = stored_checks(table, self._exported, lambda done: self._progress(f"rows of {table.name}", done, total))
+        steps = _Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE)
+        with tempfile.TemporaryDirectory() as folder:
+            submodel = self._cut_out(table, Path(folder))
+            found = table_paths.compare_paths(table, trained, submodel, self._random, steps)
+            self._table_latency(table, submodel, found)
+        return TableResult(
+            name=table.name,
+            method=table.packed.method,
+            num_embeddings=table.packed.num_embeddings,
+            embedding_dim=table.packed.embedding_dim,
+            dense_bytes=size.dense_bytes(table),
+            packed_bytes=total,
+            compression_ratio=table.packed.compression_ratio,
+            checks=checks,
+            paths=found,
+        )
+
+    def _cut_out(self, table: Table, folder: Path) -> Submodel | None:
+        in_file = all(self._exported.spec(name) for name in table.tensors)
+        return cut_out(table, self._exported, folder) if in_file and self._exported.nodes_of(table.tensors) else None
+
+    def _table_latency(self, table: Table, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
+        if submodel is None or any(check.status == "failed" for check in found):
+            return  # what is wrong has no speed
+        steps = _Steps(self._progress, f"latency of {table.name}", 1)
+        self._latencies += latency.measure_table(table, submodel, self._options, self._timing_random)
+        steps()
+
+    def _model(
+        self, cases: list[model_inputs.ModelCase], left_out: list[str], after_loading: list[optimized.Optimized]
+    ) -> ModelResult:
+        steps = _Steps(self._progress, "whole model", _PATHS_OF_A_MODEL)
+        found = model_paths.compare_model(self._lowered, self._exported, cases, self._options, steps)
+        kernel = optimized.kernel_check(self._exported, after_loading)
+        return ModelResult(tuple(case.name for case in cases), tuple(left_out), found, kernel)
+
+    def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[optimized.LoadedSize, ...]) -> SizeResult:
+        steps = _Steps(self._progress, "sizes", _SIZE_STEPS)
+        return size.measure_sizes(self._exported, self._tables, case.feeds(self._program), loaded, steps)
+
+    def _model_latency(self, case: model_inputs.ModelCase, model: ModelResult) -> None:
+        if any(path.status == "failed" for path in model.paths):
+            return
+        steps = _Steps(self._progress, "latency of the model", 1)
+        self._latencies += latency.measure_model(
+            self._program, self._exported, case, self._options, self._timing_random
+        )
+        steps()

@@ -1,0 +1,108 @@
+"""The doctor on a sound installation, and on every kind of broken one."""
+
+import json
+import shutil
+from importlib import metadata
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from edge_embed.exporters.onnx.method import IR_VERSION, OPSET
+from edge_embed.inspection import doctor
+from edge_embed.inspection.doctor import diagnose
+from edge_embed.inspection.probe import probe_model, probe_table
+from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
+
+
+def test_a_sound_installation():
+    report = diagnose()
+    assert report.problems == []
+    assert (report.ok, report.exit_code) == (True, 0)
+    for name in ("edge-embed", "torch", "numpy", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "safetensors"):
+        assert report.versions[name] == metadata.version(name)
+    library = get_library_path()
+    assert (report.library.path, report.library.bytes) == (str(library), library.stat().st_size)
+    assert report.library.version == metadata.version("edge-embed")
+    assert report.library.kernels == ["ee_dpq_gather_f32_i64", "ee_dpq_gather_f32_i32"]
+    assert report.library.runs
+    assert (report.opset, report.ir_version) == (OPSET, IR_VERSION)
+    assert "CPUExecutionProvider" in report.providers
+    content = json.loads(json.dumps(report.to_json()))
+    assert (content["schema_version"], content["ok"]) == (1, True)
+
+
+def test_the_probe_runs_only_with_the_library():
+    """So a result proves that the kernel ran."""
+    table = probe_table()
+    model = probe_model(table)
+    assert (model.opset_import[0].version, model.ir_version) == (OPSET, IR_VERSION)
+    with pytest.raises(Exception, match="edge_embed"):
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def problems(report):
+    assert (report.ok, report.exit_code) == (False, 1)
+    return " | ".join(f"{problem.what} -> {problem.remedy}" for problem in report.problems)
+
+
+def test_a_kernel_that_gives_other_rows_is_seen(monkeypatch):
+    wrong = probe_table()
+    wrong.values[0, 0, 0] = np.nextafter(wrong.values[0, 0, 0], np.float32(9))
+    model = probe_model(wrong)
+    monkeypatch.setattr("edge_embed.inspection.probe.probe_model", lambda table: model)
+    report = diagnose()
+    assert not report.library.runs
+    assert "gives other rows than the numpy form" in problems(report)
+
+
+def test_a_library_that_is_missing_broken_or_not_ours(monkeypatch, tmp_path):
+    monkeypatch.setenv(ENVIRONMENT_NAME, str(tmp_path / "missing.so"))
+    assert "which is no file -> set it to the operator library" in problems(diagnose())
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"\x7fELF")
+    monkeypatch.setenv(ENVIRONMENT_NAME, str(broken))
+    report = diagnose()
+    assert report.library is None
+    assert "cannot load" in problems(report)
+
+
+def test_a_library_that_does_not_register_is_seen(monkeypatch, tmp_path):
+    copy = tmp_path / "copy.so"
+    content = get_library_path().read_bytes()
+    assert content.count(b"RegisterCustomOps\0")
+    copy.write_bytes(content.replace(b"RegisterCustomOps\0", b"RegisterNothingXX\0"))
+    shutil.copymode(get_library_path(), copy)
+    monkeypatch.setenv(ENVIRONMENT_NAME, str(copy))
+    report = diagnose()
+    assert not report.library.runs
+    assert "cannot run the kernel" in problems(report)
+
+
+@pytest.mark.parametrize("name", ["torch", "onnxscript", "onnx-ir"])
+def test_a_missing_package_is_named_with_its_command(monkeypatch, name):
+    version = metadata.version
+
+    def without(wanted):
+        if wanted == name:
+            raise metadata.PackageNotFoundError(wanted)
+        return version(wanted)
+
+    monkeypatch.setattr(doctor.metadata, "version", without)
+    report = diagnose()
+    assert report.versions[name] is None
+    wanted = next(item for item in metadata.requires("edge-embed") if item.startswith(name))
+    assert f'{name} is not installed -> python -m pip install "{wanted}"' in problems(report)
+
+
+def test_without_onnx_the_rest_is_still_told(monkeypatch):
+    import sys
+
+    for module in [name for name in sys.modules if name.partition(".")[0] == "onnx"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, "edge_embed.inspection.probe")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    report = diagnose()
+    assert "cannot import onnx" in problems(report)
+    assert report.library is not None
+    assert not report.library.runs

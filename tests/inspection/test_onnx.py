@@ -1,0 +1,266 @@
+"""ONNX files that a tool changed, that were tampered with, or whose external data is not right."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, inliner, numpy_helper
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.inspection.report import FileReport
+
+
+def initializer(model: onnx.ModelProto, name: str) -> TensorProto:
+    return next(tensor for tensor in model.graph.initializer if tensor.name == name)
+
+
+def attribute(model: onnx.ModelProto, name: str) -> onnx.AttributeProto:
+    node = next(node for node in model.graph.node if node.domain == "edge_embed")
+    return next(item for item in node.attribute if item.name == name)
+
+
+def status(report: FileReport) -> dict[str, str]:
+    return {table.name: table.hash_status for table in report.tables}
+
+
+@pytest.mark.parametrize("tensor", ["token.codes", "token.values", "topic.codes", "topic.values"])
+@pytest.mark.parametrize("where", [0, -1])
+def test_verify_sees_one_bit_of_a_table(changed, tensor, where):
+    def flip(model):
+        stored = initializer(model, tensor)
+        content = bytearray(stored.raw_data)
+        content[where] ^= 1
+        stored.raw_data = bytes(content)
+
+    path = changed(flip)
+    table, _, part = tensor.partition(".")
+    assert inspect_file(path).exit_code == 0  # not asked for
+    report = inspect_file(path, verify=True)
+    assert report.exit_code == 3
+    assert status(report) == {"token": "matches", "topic": "matches"} | {table: "DIFFERS"}
+    (difference,) = report.differences
+    assert difference.startswith(f"table {table!r}: {part} differ: got SHA-256 ")
+
+
+@pytest.mark.parametrize("tensor", ["token.codes", "token.values"])
+def test_verify_sees_one_bit_of_external_data(files, tensor):
+    model = onnx.load(files / "external.onnx", load_external_data=False)
+    place = {entry.key: entry.value for entry in initializer(model, tensor).external_data}
+    data = files / "external.onnx.data"
+    content = bytearray(data.read_bytes())
+    content[int(place["offset"]) + int(place["length"]) - 1] ^= 0x80
+    data.write_bytes(content)
+    report = inspect_file(files / "external.onnx", verify=True)
+    assert report.exit_code == 3
+    assert status(report)[tensor.partition(".")[0]] == "DIFFERS"
+
+
+def test_verify_takes_tensors_that_a_tool_stored_in_another_field(changed):
+    def unpack(model):
+        codes = initializer(model, "token.codes")
+        codes.int32_data.extend(numpy_helper.to_array(codes).flatten().tolist())
+        codes.ClearField("raw_data")
+
+    assert inspect_file(changed(unpack), verify=True).exit_code == 0
+
+
+def test_a_changed_manifest_is_damage(changed):
+    def change(model):
+        entry = next(item for item in model.metadata_props if item.key == "edge_embed.tables")
+        entry.value = entry.value.replace('"num_embeddings":500', '"num_embeddings":400', 1)
+
+    with pytest.raises(BadInputError, match="manifest: its hash is"):
+        inspect_file(changed(change))
+
+
+def test_verify_needs_the_manifest(changed):
+    path = changed(lambda model: model.ClearField("metadata_props"))
+    report = inspect_file(path)
+    assert (report.exit_code, len(report.tables)) == (0, 2)
+    report = inspect_file(path, verify=True)
+    assert report.exit_code == 3
+    assert set(status(report).values()) == {"no hash"}
+    assert "holds no manifest" in report.differences[0]
+
+
+def test_a_node_that_disagrees_with_the_manifest_is_a_difference(changed):
+    def change(model):
+        attribute(model, "padding_idx").i = 4
+
+    report = inspect_file(changed(change))
+    assert report.exit_code == 3
+    assert "table 'token': its node has" in report.differences[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("format_version", 2, "format_version: got 2, expected 1: upgrade edge-embed"),
+        ("format_version", 0, "format_version: got 0, expected 1: export the model again"),
+        ("bits", 5, "bits: got 5, expected 4 for 16 codes"),
+        ("num_codes", 1, "got 1, expected"),
+        ("num_codes", 15, r"values: got float32 \[8, 16, 4\], expected float32 \[8, 15, 4\]"),
+        ("num_groups", 0, "got 0, expected a positive integer"),
+        ("num_groups", 2**62, "embedding_dim: got"),
+        ("padding_idx", 500, "padding_idx: got 500, expected -1 to 499"),
+    ],
+)
+def test_a_node_that_does_not_fit_its_tensors_is_damage(changed, name, value, message):
+    def change(model):
+        attribute(model, name).i = value
+
+    with pytest.raises(BadInputError, match=message):
+        inspect_file(changed(change))
+
+
+def test_an_attribute_that_is_gone_is_named(changed):
+    def change(model):
+        node = next(node for node in model.graph.node if node.domain == "edge_embed")
+        node.attribute.remove(attribute(model, "num_groups"))
+
+    with pytest.raises(BadInputError, match="no integer attribute num_groups"):
+        inspect_file(changed(change))
+
+
+def test_an_unknown_operator_of_ours_is_named(changed):
+    def change(model):
+        next(node for node in model.graph.node if node.domain == "edge_embed").op_type = "FutureEmbedding"
+
+    with pytest.raises(BadInputError, match="got operator 'FutureEmbedding', expected one of DPQEmbedding"):
+        inspect_file(changed(change))
+
+
+# What follow-up tools do.
+
+
+def test_a_body_that_was_dropped_is_a_warning(changed):
+    report = inspect_file(changed(lambda model: model.ClearField("functions")), verify=True)
+    assert report.exit_code == 0
+    (operator,) = report.onnx.operators
+    assert (operator.nodes, operator.body) == (2, False)
+    assert "DPQEmbedding has no portable body: the file runs only where" in report.warnings[0]
+
+
+def test_nodes_that_were_inlined_are_a_warning_and_the_tables_are_still_verified(changed):
+    report = inspect_file(changed(inliner.inline_local_functions), verify=True)
+    assert report.exit_code == 0
+    assert report.onnx.operators == []
+    assert "no node of edge-embed is left" in report.warnings[0]
+    assert status(report) == {"token": "matches", "topic": "matches"}
+    assert [dense.name for dense in report.dense] == ["position"]
+
+
+def test_a_model_that_onnx_runtime_optimised_and_saved(files):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(files / "optimised.onnx")
+    onnxruntime.InferenceSession(files / "model.onnx", options, providers=["CPUExecutionProvider"])
+    report = inspect_file(files / "optimised.onnx", verify=True)
+    assert report.exit_code == 3  # its tensors were reshaped: nothing can be shown
+    assert "no node of edge-embed is left" in report.warnings[0]
+    assert [dense.name for dense in report.dense] == ["position"]
+
+
+def test_a_body_without_a_node_is_a_warning(changed):
+    def change(model):
+        functions = list(model.functions)
+        model = inliner.inline_local_functions(model)
+        model.functions.extend(functions)
+        return model
+
+    report = inspect_file(changed(change))
+    (operator,) = report.onnx.operators
+    assert (operator.nodes, operator.body) == (0, True)
+    assert "DPQEmbedding has a body, but no node uses it" in report.warnings[0]
+
+
+def test_a_tensor_that_was_renamed_after_inlining_cannot_be_verified(changed):
+    def change(model):
+        model = inliner.inline_local_functions(model)
+        initializer(model, "token.codes").name = "renamed"
+        return model
+
+    report = inspect_file(changed(change), verify=True)
+    assert report.exit_code == 3
+    assert status(report) == {"token": "no hash", "topic": "matches"}
+    assert any("tensor 'token.codes' is gone" in text for text in report.warnings)
+
+
+def test_a_table_that_is_no_initializer_is_shown_by_its_manifest(changed):
+    def change(model):
+        codes = initializer(model, "token.codes")
+        model.graph.initializer.remove(codes)
+        model.graph.node.insert(0, helper.make_node("Constant", [], ["token.codes"], value=codes))
+
+    report = inspect_file(changed(change), verify=True)
+    assert report.exit_code == 3
+    assert status(report)["token"] == "no hash"
+    assert {table.name: table.num_embeddings for table in report.tables} == {"token": 500, "topic": 500}
+
+
+def test_nodes_in_a_branch_are_found(changed):
+    def change(model):
+        inside = helper.make_graph(
+            list(model.graph.node), "inside", [], [helper.make_tensor_value_info("logits", 1, None)]
+        )
+        branch = helper.make_node("If", ["condition"], ["logits"], then_branch=inside, else_branch=inside)
+        del model.graph.node[:]
+        model.graph.node.append(branch)
+
+    report = inspect_file(changed(change), verify=True)
+    assert report.exit_code == 0
+    assert report.onnx.operators[0].nodes == 4
+    assert set(status(report)) == {"token", "topic"}
+
+
+def test_a_model_of_another_tool_is_reported_as_such(tmp_path):
+    table = numpy_helper.from_array(np.zeros((7, 4), np.float16), "embed.weight")
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["embed.weight", "ids"], ["rows"])],
+        "other",
+        [helper.make_tensor_value_info("ids", TensorProto.INT32, [None, 5])],
+        [helper.make_tensor_value_info("rows", TensorProto.FLOAT16, None)],
+        [table],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "other.onnx")
+    report = inspect_file(tmp_path / "other.onnx")
+    assert report.notes == ["no compressed table of edge-embed: a model made by another tool"]
+    assert [(dense.name, dense.dtype, dense.stored_bytes) for dense in report.dense] == [("embed", "float16", 56)]
+    assert report.inputs[0].shape == [None, 5]
+    assert report.onnx.format_version is None
+
+
+def test_the_same_tensor_name_twice_is_refused(changed):
+    def change(model):
+        model.graph.initializer.append(initializer(model, "token.codes"))
+
+    with pytest.raises(BadInputError, match=r"two initializers are named 'token.codes'"):
+        inspect_file(changed(change))
+
+
+def test_the_same_metadata_key_twice_is_refused(changed):
+    def change(model):
+        model.metadata_props.append(model.metadata_props[0])
+
+    with pytest.raises(BadInputError, match="metadata key twice"):
+        inspect_file(changed(change))
+
+
+@pytest.mark.parametrize("key", ["edge_embed.vocabulary", "edge_embed.metadata"])
+@pytest.mark.parametrize("value", ["", "3", "[", "[" * 100_000, '"text"'])
+def test_metadata_that_is_no_json_is_damage(changed, key, value):
+    def change(model):
+        next(item for item in model.metadata_props if item.key == key).value = value
+
+    with pytest.raises(BadInputError, match=r"damaged|expected a JSON"):
+        inspect_file(changed(change))
+
+
+@pytest.mark.parametrize("count", [-1, 0, 3, 2**62])
+def test_a_tensor_with_other_bytes_than_its_shape_is_damage(changed, count):
+    def change(model):
+        initializer(model, "output.bias").dims[0] = count
+
+    with pytest.raises(BadInputError, match=r"tensor 'output.bias': got (8 bytes, expected|shape \[-1\])"):
+        inspect_file(changed(change))

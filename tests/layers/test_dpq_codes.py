@@ -1,0 +1,87 @@
+"""Which rows are asked for together never changes a row: codes are the same one by one and all at once."""
+
+import pytest
+import torch
+
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.ops import dpq
+
+SIZES = [(3, 5, 4), (1, 300, 12), (8, 16, 8), (2, 256, 32), (64, 16, 4), (16, 2, 1), (1, 64, 96)]  # D, K, s
+
+
+def codes_in_blocks(size: int, query: torch.Tensor, *rest: object) -> torch.Tensor:
+    return torch.cat([dpq.codes(block, *rest) for block in query.split(size)])
+
+
+def assert_same_in_any_batch(query: torch.Tensor, *rest: object) -> None:
+    at_once = dpq.codes(query, *rest)
+    assert torch.equal(at_once, codes_in_blocks(37, query, *rest))
+    assert torch.equal(at_once[:60], codes_in_blocks(1, query[:60], *rest))
+
+
+@pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
+def test_random_tables(variant, groups, num_codes, width):
+    torch.manual_seed(1)
+    query, key = torch.randn(1500, groups * width), torch.randn(groups, num_codes, width)
+    statistics = torch.randn(num_codes), torch.rand(num_codes) + 0.1
+    assert_same_in_any_batch(query, key, *statistics, variant)
+    assert_same_in_any_batch(query, key[:1], None, None, variant)
+
+
+@pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
+def test_equal_keys_are_a_tie_that_the_lowest_wins(variant, groups, num_codes, width):
+    """In float64 alone, rounding decided between them, and with it the batch."""
+    torch.manual_seed(2)
+    half = num_codes // 2
+    for _ in range(10):
+        query, key = torch.randn(700, groups * width), torch.randn(groups, num_codes, width)
+        key[:, half : 2 * half] = key[:, :half]
+        assert_same_in_any_batch(query, key, None, None, variant)
+        code = dpq.codes(query, key, None, None, variant)
+        assert ((code < half) | (code >= 2 * half)).all()
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_keys_that_differ_in_the_last_bit(variant, step):
+    """What float32 weights can tell apart, codes tell apart wherever distances are not tiny differences."""
+    key = torch.tensor([[[1.0], [1.0]]])
+    key[0, 1] = torch.nextafter(key[0, 1], torch.tensor(float(step * 9)))
+    query = torch.full((5, 1), 3.0)
+    wanted = int(step > 0)
+    expected = torch.full((5, 1), wanted)
+    assert torch.equal(dpq.codes(query, key, None, None, variant), expected)
+
+
+def test_layer_rows_one_by_one(variant, share):
+    torch.manual_seed(3)
+    layer = DPQEmbedding(3000, 32, 16, 8, variant, share).eval()
+    ids = torch.randint(0, 3000, (1000,))
+    with torch.no_grad():
+        at_once = layer(ids)
+        one_by_one = torch.stack([layer(row) for row in ids[:200]])
+    assert torch.equal(at_once[:200], one_by_one)
+    assert torch.equal(layer(ids.reshape(10, 100)).flatten(0, 1), at_once)
+    assert at_once.detach().numpy().tobytes() == layer.to_packed().rows(ids.numpy()).tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_packing_is_the_same_on_any_number_of_threads(threads):
+    torch.manual_seed(4)
+    layer = DPQEmbedding(20_000, 64, 16, 16)
+    before = torch.get_num_threads()
+    one = layer.to_packed().codes
+    try:
+        torch.set_num_threads(threads)
+        assert layer.to_packed().codes.tobytes() == one.tobytes()
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_progress_of_packing_counts_every_row():
+    layer = DPQEmbedding(20_000, 64, 16, 16)
+    seen: list[int] = []
+    dpq.pack(layer.query, layer.key, layer.value, None, None, "sx", None, seen.append)
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 20_000
+    assert len(seen) > 10

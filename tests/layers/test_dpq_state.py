@@ -1,0 +1,175 @@
+"""Saving, copying, moving and freezing a table keeps its rows bit for bit."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
+
+IDS = torch.arange(20)
+
+
+def rows_of(layer: DPQEmbedding) -> bytes:
+    training = layer.training
+    rows = layer.eval()(IDS).detach().numpy().tobytes()
+    layer.train(training)
+    return rows
+
+
+def saved_and_loaded(thing: object, **options: object) -> object:
+    buffer = io.BytesIO()
+    torch.save(thing, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True, **options)
+
+
+def test_freeze_keeps_eval_rows_bit_for_bit(make_layer, variant, share):
+    layer = make_layer(variant=variant, share_subspaces=share, padding_idx=4)
+    before = rows_of(layer)
+    assert layer.freeze() is layer
+    assert layer.frozen
+    assert rows_of(layer) == before
+    assert rows_of(layer.freeze()) == before  # a second time changes nothing
+
+
+def test_frozen_holds_codes_and_values_only(make_layer):
+    layer = make_layer().freeze()
+    assert set(layer.state_dict()) == {"codes", "value"}
+    assert not list(layer.parameters())
+    assert layer.codes.dtype == torch.uint8
+    assert layer.codes.shape == (20, 2)  # 3 codes of 3 bits
+
+
+def test_batch_norm_statistics_decide_codes(make_layer):
+    """Freezing without them would give other rows."""
+    layer = make_layer(warm=False)
+    with torch.no_grad():
+        layer.running_mean += torch.linspace(-3, 3, 5)
+    shifted = layer.to_packed()
+    layer.distance_norm = False
+    assert shifted.codes.tobytes() != layer.to_packed().codes.tobytes()
+
+
+def test_to_packed_codes_are_those_of_eval_mode(make_layer, variant):
+    layer = make_layer(variant=variant, padding_idx=0)
+    expected = layer.eval()(IDS).unflatten(-1, (3, 4))[1:]
+    codes = layer.to_packed().codes_of(IDS[1:].numpy())
+    for group in range(3):
+        assert torch.equal(layer.value[group][torch.from_numpy(codes[:, group].astype("int64"))], expected[:, group])
+
+
+def test_to_packed_uses_eval_statistics_in_training_mode(make_layer):
+    layer = make_layer()
+    assert layer.train().to_packed().codes.tobytes() == layer.eval().to_packed().codes.tobytes()
+    assert layer.train().to_packed() and layer.training
+
+
+def test_packed_round_trip(make_layer, variant, share):
+    packed = make_layer(variant=variant, share_subspaces=share, padding_idx=1).to_packed()
+    again = DPQEmbedding.from_packed(packed).to_packed()
+    assert again.codes.tobytes() == packed.codes.tobytes()
+    assert again.values.tobytes() == packed.values.tobytes()
+    assert (again.padding_idx, again.num_groups, again.num_codes) == (1, 3, 5)
+
+
+def test_state_dict_round_trip(make_mode, variant, share):
+    options = {"variant": variant, "share_subspaces": share, "padding_idx": 2}
+    source, target = make_mode(**options), make_mode(**options)
+    with torch.no_grad():
+        target.value.zero_()
+    assert rows_of(target) != rows_of(source)
+    keys = target.load_state_dict(saved_and_loaded(source.state_dict()))
+    assert not keys.missing_keys
+    assert not keys.unexpected_keys
+    assert rows_of(target) == rows_of(source)
+
+
+@pytest.mark.parametrize(("device", "assign"), [("cpu", False), ("cpu", True), ("meta", True)])
+def test_frozen_checkpoint_into_a_model_built_anew(make_layer, variant, assign, device):
+    source = nn.ModuleDict({"table": make_layer(variant=variant).freeze(), "dense": nn.Linear(2, 2)})
+    with torch.device(device):
+        target = nn.ModuleDict({"table": DPQEmbedding(20, 12, 5, 3, variant), "dense": nn.Linear(2, 2)})
+    target.load_state_dict(source.state_dict(), assign=assign)
+    assert target["table"].frozen
+    assert rows_of(target["table"]) == rows_of(source["table"])
+
+
+def test_checkpoint_of_another_size_is_refused(make_layer):
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        make_layer().load_state_dict(make_layer(num_embeddings=21).state_dict())
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        make_layer().load_state_dict(make_layer(num_embeddings=21).freeze().state_dict())
+
+
+def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make_layer):
+    with pytest.raises(RuntimeError, match=r"Missing key.*codes"):
+        make_layer().freeze().load_state_dict(make_layer().state_dict())
+
+
+def test_deepcopy_is_independent(make_mode):
+    layer = make_mode(padding_idx=3)
+    before = rows_of(layer)
+    clone = copy.deepcopy(layer)
+    assert rows_of(clone) == before
+    with torch.no_grad():
+        clone.value.mul_(2)
+    assert rows_of(layer) == before
+
+
+def test_whole_module_loads_with_an_allow_list(make_mode, variant):
+    layer = make_mode(variant=variant, padding_idx=3)
+    with torch.serialization.safe_globals([DPQEmbedding]):
+        loaded = saved_and_loaded(layer)
+    assert type(loaded) is DPQEmbedding
+    assert loaded.frozen == layer.frozen
+    assert rows_of(loaded) == rows_of(layer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_dtype_of_rows_follows_the_layer(make_mode, dtype):
+    layer = make_mode().to(dtype)
+    assert layer(IDS).dtype == dtype
+    assert layer(IDS).isfinite().all()
+    if layer.frozen:
+        assert layer.codes.dtype == torch.uint8
+    with pytest.raises(BadInputError, match=rf"{dtype}; packed form v1 holds float32: call \.float\(\)"):
+        layer.to_packed()
+
+
+def test_there_and_back_in_float64_keeps_rows(make_mode):
+    layer = make_mode()
+    before = rows_of(layer)
+    assert rows_of(layer.double().float()) == before
+
+
+def test_meta_device(make_mode):
+    layer = make_mode().to("meta")
+    rows = layer(torch.zeros(3, 2, dtype=torch.int64, device="meta"))
+    assert rows.shape == (3, 2, 12)
+    assert rows.device.type == "meta"
+
+
+def test_materialised_from_meta(make_layer):
+    layer = DPQEmbedding(20, 12, 5, 3, device="meta").to_empty(device="cpu")
+    layer.reset_parameters()
+    assert torch.equal(layer.running_var, torch.ones(5))
+    assert layer(IDS).isfinite().all()
+    assert layer.query.abs().max() <= layer.init_scale
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value", "running_mean", "running_var"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_not_packed(make_layer, name, bad):
+    layer = make_layer()
+    with torch.no_grad():
+        getattr(layer, name).view(-1)[-1] = bad
+    with pytest.raises(BadInputError, match=rf"{name}.* holds NaN or infinity: train"):
+        layer.to_packed()
+    with pytest.raises(BadInputError, match=name):
+        layer.freeze()
+    assert not layer.frozen  # nothing was lost
+    assert {"query", "key"} <= set(dict(layer.named_parameters()))

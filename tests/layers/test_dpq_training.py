@@ -1,0 +1,176 @@
+"""Training: batch statistics, learning, torch.compile, half precision, several processes."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.ops import dpq
+
+
+def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share):
+    """One mean and variance per choice k, as nn.BatchNorm1d has them over [ids * D, K] without affine."""
+    layer = DPQEmbedding(20, 12, 5, 3, variant, share, padding_idx=7, init_scale=1.0, dtype=torch.float64)
+    norm = nn.BatchNorm1d(5, affine=False, dtype=torch.float64)
+    for _ in range(3):
+        ids = torch.randint(0, 20, (4, 6))
+        ids[0, :2] = 7
+        layer(ids)
+        query = layer.query[ids[ids != 7]].detach()
+        distances = dpq.responses(query, layer._keys(), variant)
+        norm(distances.reshape(-1, 5))
+    torch.testing.assert_close(layer.running_mean, norm.running_mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(layer.running_var, norm.running_var, rtol=1e-10, atol=1e-12)
+
+
+def test_eval_mode_changes_no_statistics():
+    layer = DPQEmbedding(20, 12, 5, 3).eval()
+    layer(torch.arange(20))
+    assert torch.equal(layer.running_mean, torch.zeros(5))
+    assert torch.equal(layer.running_var, torch.ones(5))
+
+
+def test_one_id_alone_gives_finite_statistics():
+    layer = DPQEmbedding(20, 12, 5, 1)
+    layer(torch.tensor(3)).sum().backward()
+    assert layer.running_var.isfinite().all()
+    assert layer.query.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_counts_large_batches(variant, dtype):
+    """65,536 distances per choice and more are infinitely many in float16."""
+    layer = DPQEmbedding(500, 64, 4, 64, variant, dtype=dtype)
+    layer(torch.randint(0, 500, (2048,))).float().sum().backward()
+    for name, tensor in layer.state_dict().items():
+        assert tensor.isfinite().all(), name
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+    torch.testing.assert_close(layer.running_var.float(), torch.full((4,), 0.9), rtol=0.01, atol=0.01)
+
+
+def test_autocast(variant):
+    layer = DPQEmbedding(20, 12, 5, 3, variant)
+    with torch.autocast("cpu", torch.bfloat16):
+        rows = layer(torch.arange(20))
+    rows.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_small_task_is_learned(variant, share, norm):
+    """20 words, 4 classes by id: a linear layer over codes of 16 combinations can tell them apart."""
+    layer = DPQEmbedding(20, 12, 4, 2, variant, share, distance_norm=norm)
+    head = nn.Linear(12, 4)
+    ids = torch.arange(20)
+    labels = ids % 4
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.03)
+
+    def loss() -> torch.Tensor:
+        return nn.functional.cross_entropy(head(layer(ids)), labels)
+
+    layer.eval()
+    first = loss().item()
+    layer.train()
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    layer.eval()
+    assert loss().item() < 0.25 * first  # in eval mode: what is exported has learned, not the soft form
+    frozen = loss().item()
+    layer.freeze()
+    assert loss().item() == frozen
+
+
+def test_centroids_move_to_their_members():
+    """L_reg alone makes a centroid the mean of the queries that chose it."""
+    layer = DPQEmbedding(40, 2, 4, 1, "vq", distance_norm=False, init_scale=1.0)
+    optimizer = torch.optim.SGD([layer.value], 4.0)
+    for _ in range(300):
+        optimizer.zero_grad()
+        (0 * layer(torch.arange(40)).sum()).backward()
+        optimizer.step()
+    code = dpq.codes(layer.query, layer.value, None, None, "vq")[:, 0]
+    for chosen in code.unique():
+        torch.testing.assert_close(layer.value[0, chosen], layer.query[code == chosen].mean(0), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("state", ["trainable", "frozen"])
+def test_compiles_as_one_graph(variant, training, state):
+    torch._dynamo.reset()
+    layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=2).train(training)
+    if state == "frozen":
+        layer.freeze()
+    plain = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    weight = torch.randn(12)
+    for size in (4, 7):
+        ids = torch.randint(0, 20, (2, size))
+        rows, expected = compiled(ids), plain(ids)
+        torch.testing.assert_close(rows, expected)
+        if rows.requires_grad:
+            (rows * weight).sum().backward()
+            (expected * weight).sum().backward()
+    got, wanted = dict(layer.named_parameters()), dict(plain.named_parameters())
+    for name in wanted:
+        assert (got[name].grad is None) == (wanted[name].grad is None)
+        if wanted[name].grad is not None:
+            torch.testing.assert_close(got[name].grad, wanted[name].grad)
+    for name, buffer in plain.named_buffers():
+        torch.testing.assert_close(dict(layer.named_buffers())[name], buffer)
+
+
+_WORKER = """
+import sys
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from edge_embed.layers.dpq import DPQEmbedding
+
+variant, rank, meeting, result = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
+torch.manual_seed(rank)
+layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=0)
+model = DistributedDataParallel(layer)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    ids = torch.randint(0, 20, (3, 4)) if step or rank else torch.zeros(3, 4, dtype=torch.int64)  # padding only
+    optimizer.zero_grad()
+    (model(ids) * torch.arange(12)).sum().backward()
+    optimizer.step()
+torch.save({"weights": layer.state_dict(), "gradients": [p.grad for p in layer.parameters()]}, result)
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_stay_equal(variant, tmp_path: Path):
+    """DistributedDataParallel: no parameter unused, equal gradients and weights, sane statistics."""
+    results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-c", _WORKER, variant]
+    workers = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "meeting"), str(result)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        )
+        for rank, result in enumerate(results)
+    ]  # fmt: skip
+    errors = [worker.communicate(timeout=120)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(errors)
+    first, second = (torch.load(result, weights_only=True) for result in results)
+    for name in ("query", "value"):
+        assert torch.equal(first["weights"][name], second["weights"][name])
+    for one, two in zip(first["gradients"], second["gradients"], strict=True):
+        assert torch.equal(one, two)
+        assert one.any()
+    for state in (first, second):
+        assert (state["weights"]["running_var"] > 0).all()
+        assert state["weights"]["running_mean"].isfinite().all()

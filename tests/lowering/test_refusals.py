@@ -1,0 +1,94 @@
+"""What a packed table cannot hold is refused with the name of the table."""
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
+
+
+class Model(nn.Module):
+    def __init__(self, table: DPQEmbedding) -> None:
+        super().__init__()
+        self.word = table
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.word(ids)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("variant", ["sx", "vq"])
+@pytest.mark.parametrize("name", ["query", "key", "value", "running_mean", "running_var"])
+def test_weights_that_are_no_numbers(lower, name, variant, bad):
+    layer = DPQEmbedding(20, 12, 5, 3, variant)
+    if (name, variant) == ("key", "vq"):
+        name = "value"  # the keys of VQ
+    with torch.no_grad():
+        getattr(layer, name).view(-1)[-1] = bad
+    with pytest.raises(BadInputError, match=rf"^table word: {name}.*(NaN|infinity)"):
+        lower(Model(layer))
+
+
+def test_the_row_of_a_broken_query_is_named(lower):
+    layer = DPQEmbedding(70_000, 4, 4, 2)
+    with torch.no_grad():
+        layer.query[65_537, 1] = float("nan")
+    with pytest.raises(BadInputError, match="table word: query row 65537 holds NaN or infinity: train"):
+        lower(Model(layer))
+
+
+def test_broken_values_of_a_frozen_table(lower):
+    layer = DPQEmbedding(20, 12, 5, 3).freeze()
+    layer.value[1, 2, 3] = float("inf")
+    with pytest.raises(BadInputError, match=r"^table word: .*group 1, code 2, column 3"):
+        lower(Model(layer))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_other_value_types_name_the_remedy(lower, dtype, frozen):
+    layer = DPQEmbedding(20, 12, 5, 3)
+    if frozen:
+        layer.freeze()
+    with pytest.raises(BadInputError, match=rf"^table word: values are {dtype}.*call \.float\(\)"):
+        lower(Model(layer.to(dtype)))
+
+
+@pytest.mark.parametrize(
+    ("byte", "value", "message"),
+    [
+        (0, 0b101, "row 7, group 0: got code 5, expected 0 to 4"),
+        (1, 0b1000_0000, "row 7: got spare bits"),
+    ],
+)
+def test_impossible_codes_of_a_frozen_table(lower, byte, value, message):
+    """3 codes of 3 bits: 9 bits in 2 bytes."""
+    layer = DPQEmbedding(20, 12, 5, 3).freeze()
+    layer.codes[7] = 0
+    layer.codes[7, byte] = value
+    with pytest.raises(BadInputError, match=f"^table word: codes: {message}"):
+        lower(Model(layer))
+
+
+def test_padding_row_that_is_not_zero(lower):
+    layer = DPQEmbedding(20, 12, 5, 3, padding_idx=7).freeze()
+    layer.codes[7, 0] = 1
+    with pytest.raises(BadInputError, match=r"^table word: codes: row 7 \(padding\), group 0"):
+        lower(Model(layer))
+
+
+def test_the_second_table_is_named_when_the_first_is_sound(lower):
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.good, self.bad = DPQEmbedding(20, 12, 5, 3), DPQEmbedding(20, 12, 5, 3)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.good(ids) + self.bad(ids)
+
+    model = Two()
+    with torch.no_grad():
+        model.bad.value[0] = float("nan")
+    with pytest.raises(BadInputError, match=r"^table bad: value"):
+        lower(model)

@@ -1,0 +1,125 @@
+"""The torch functions of DPQ agree with the numpy form, and the operators are what torch expects of operators."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.ops import dpq
+from edge_embed.packed import bits as bit_packing
+from edge_embed.packed.dpq import PackedDPQ
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 7, 8, 9, 17])
+@pytest.mark.parametrize("bits", range(1, 17))
+def test_unpack_reads_the_bits_that_numpy_packed(bits, groups):
+    codes = np.random.default_rng(bits).integers(0, 1 << bits, (30, groups))
+    codes[0], codes[1] = 0, (1 << bits) - 1
+    packed = bit_packing.pack(codes, bits)
+    assert dpq.unpack(torch.from_numpy(packed), bits, groups).numpy().tolist() == codes.tolist()
+    packed[:, -1] |= 0xFF << (8 - -bits * groups % 8) & 0xFF  # spare bits say nothing
+    assert dpq.unpack(torch.from_numpy(packed), bits, groups).numpy().tolist() == codes.tolist()
+
+
+def test_unpack_of_no_rows():
+    assert dpq.unpack(torch.zeros(0, 3, dtype=torch.uint8), 4, 5).shape == (0, 5)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> PackedDPQ:
+    num_codes = draw(st.sampled_from([2, 3, 4, 5, 16, 17, 255, 256, 257, 1000]))
+    groups, width = draw(st.integers(1, 9)), draw(st.integers(1, 4))
+    rows = draw(st.integers(1, 20))
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    books = 1 if draw(st.booleans()) else groups
+    values = random.standard_normal((books, num_codes, width)).astype(np.float32)
+    padding = draw(st.none() | st.integers(0, rows - 1))
+    return PackedDPQ.from_codes(random.integers(0, num_codes, (rows, groups)), values, padding)
+
+
+@given(tables(), st.sampled_from([(), (1,), (0,), (3,), (2, 3), (0, 2), (1, 2, 1)]), st.booleans(), st.data())
+def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, data):
+    random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    ids = random.integers(0, table.num_embeddings, shape).astype(np.int32 if narrow else np.int64)
+    expected = table.rows(ids)
+    tensors = torch.from_numpy(table.codes), torch.from_numpy(table.values), table.num_groups, table.padding_idx
+    rows = dpq.frozen_rows(torch.from_numpy(np.asarray(ids)), *tensors)
+    assert rows.shape == expected.shape
+    assert rows.numpy().tobytes() == expected.tobytes()
+    assert torch.ops.edge_embed.dpq_frozen(torch.from_numpy(np.asarray(ids)), *tensors).equal(rows)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("num_codes", [3, 5, 17, 129, 257])
+def test_hostile_codes_stay_in_their_group(num_codes, shared):
+    """All bits set is a code past the end; the last one of the same group answers for it."""
+    groups = 4
+    bits = bit_packing.bits_for(num_codes)
+    codes = torch.full((2, bit_packing.row_bytes(groups, bits)), 255, dtype=torch.uint8)
+    value = torch.randn(1 if shared else groups, num_codes, 3)
+    rows = dpq.frozen_rows(torch.tensor([0, 1]), codes, value, groups, None)
+    expected = value[:, -1].expand(groups, 3).flatten()
+    assert torch.equal(rows[0], expected)
+    assert torch.equal(rows[1], expected)
+
+
+@pytest.mark.parametrize("bad", [-1, 6, 2**40])
+def test_operators_refuse_ids_out_of_range(bad):
+    ids = torch.tensor([0, bad])
+    for call in (lambda: dpq.FROZEN(ids, *frozen_arguments()), lambda: dpq.TRAINABLE(ids, *trainable_arguments())):
+        with pytest.raises(IdOutOfRangeError, match=f"id {bad} is out of range: expected 0 to 5"):
+            call()
+
+
+def frozen_arguments(padding_idx: int | None = 1) -> tuple:
+    return torch.randint(0, 256, (6, 2), dtype=torch.uint8), torch.randn(3, 16, 4), 3, padding_idx
+
+
+def trainable_arguments(variant: str = "sx", norm: bool = True, padding_idx: int | None = 1) -> tuple:
+    statistics = (torch.randn(5), torch.rand(5) + 0.5) if norm else (None, None)
+    return torch.randn(6, 12), torch.randn(3, 5, 4), torch.randn(3, 5, 4), *statistics, variant, padding_idx
+
+
+@pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
+                                 torch.zeros(0, 2, dtype=torch.int64)], ids=["rank0", "int32", "empty"])  # fmt: skip
+@pytest.mark.parametrize("padding_idx", [None, 1])
+def test_operators_pass_the_checks_of_torch(ids, padding_idx):
+    """Schema, fake tensors and dynamic tracing are as declared."""
+    torch.library.opcheck(dpq.FROZEN, (ids, *frozen_arguments(padding_idx)))
+    for variant in ("sx", "vq"):
+        for norm in (True, False):
+            torch.library.opcheck(dpq.TRAINABLE, (ids, *trainable_arguments(variant, norm, padding_idx)))
+
+
+def test_trainable_rows_follow_eq_1_and_2():
+    query, key, value, mean, variance, variant, _ = trainable_arguments("vq")
+    ids = torch.arange(6)
+    rows = dpq.trainable_rows(ids, query, key, value, mean, variance, variant, None).unflatten(-1, (3, 4))
+    for row in range(6):
+        for group in range(3):
+            distance = -(query.double()[row].view(3, 4)[group] - key.double()[group]).square().sum(-1)
+            code = ((distance - mean) / (variance + dpq.NORM_EPS).sqrt()).argmax()
+            assert torch.equal(rows[row, group], value[group, code])
+
+
+def test_packing_a_long_table_streams_it():
+    """Blocks of rows are put where they belong, the last and shorter one too."""
+    query, key = torch.randn(5001, 8), torch.randn(2, 256, 4)
+    packed = dpq.pack(query, key, key, None, None, "vq", 5000)
+    codes = dpq.codes(query, key, None, None, "vq")
+    assert np.array_equal(packed.codes_of(np.arange(5000)), codes[:5000].numpy())
+    assert not packed.codes[5000].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_values_of_other_types_are_refused(dtype):
+    with pytest.raises(BadInputError, match=rf"{dtype}.*call \.float\(\)"):
+        dpq.value_array(torch.zeros(1, 2, 3, dtype=dtype))
+
+
+def test_values_are_made_contiguous():
+    value = torch.randn(2, 4, 3).transpose(0, 1)
+    assert dpq.value_array(value).flags.c_contiguous
+    assert np.array_equal(dpq.value_array(value), value.numpy())
