@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 from edge_embed.errors import EdgeEmbedError
 
 Function = Callable[..., Any]
+_AS_JSON = "edge_embed.json"
 
 
 class Report(Protocol):
@@ -30,11 +31,19 @@ class Report(Protocol):
 class _Commands(click.Group):
     """Turns our errors into one line and an exit code; with ``--json`` the line is an object on stdout."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in args  # parsing consumes them
+        context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_AS_JSON] = as_json
+        return context
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except EdgeEmbedError as error:
-            if "--json" in sys.argv:
+            if context.meta[_AS_JSON]:
                 click.echo(json.dumps({"error": str(error), "exit_code": error.exit_code}))
             click.echo(f"Error: {error}", err=True)
             context.exit(error.exit_code)
@@ -138,6 +147,8 @@ def validate(
     options = ValidationOptions.parse(atol, rtol, seed=seed, iterations=iterations, warmup=warmup)
     with _progress(quiet) as progress:
         report = workflow.validate(_load(model, inputs, allow_pickle), exported, options=options, progress=progress)
+    for failure in report.failures() if quiet else ():
+        click.echo(failure, err=True)
     _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
 
 

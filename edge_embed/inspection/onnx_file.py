@@ -31,7 +31,7 @@ from edge_embed.inspection.report import (
     table_info,
 )
 from edge_embed.packed.form import TableShape, TensorSpec
-from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, parse_manifest
+from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
 
 _PROTOBUF_LIMIT = 2**31 - 1
 # Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
@@ -163,7 +163,8 @@ class _Inspection:
             gone = ", ".join(table.initializers[tensor] for tensor in specs.keys() - known.keys())
             self._warnings.append(f"table {table.name!r:.80}: tensor {gone!r:.80} is gone: a tool replaced it")
         else:
-            check_specs(known, shape)
+            with located(f"table {table.name!r:.80}"):
+                check_specs(known, shape)
             for tensor in check.expected if self._verify else ():
                 check.compare(tensor, self._weights.sha256(table.initializers[tensor]))
         return sum(self._weights.nbytes(table.initializers[tensor]) for tensor in known)

@@ -55,8 +55,8 @@ class OnnxTable:
     Attributes:
         name: What the names of its tensors begin with.
         method: ``dpq``, ...
-        shape: From the node's attributes and the shapes of its tensors, which agree; None where a tensor is
-            no initializer.
+        shape: From the node's attributes and the shapes of its tensors, not yet checked against all of them
+            (`check_specs`); None where a tensor is no initializer.
         padding_idx: The row that is exactly zero, or None.
         initializers: Name in the model of each tensor.
     """
@@ -107,10 +107,8 @@ def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     padding_idx = None if attributes["padding_idx"] == -1 else attributes["padding_idx"]
     known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
     shape = operator.shape(attributes, known) if len(known) == len(specs) else None
-    if shape is not None:
-        check_specs(known, shape)
-        if padding_idx is not None and not 0 <= padding_idx < shape.num_embeddings:
-            raise BadInputError(f"padding_idx: got {padding_idx}, expected -1 to {shape.num_embeddings - 1}")
+    if shape is not None and padding_idx is not None and not 0 <= padding_idx < shape.num_embeddings:
+        raise BadInputError(f"padding_idx: got {padding_idx}, expected -1 to {shape.num_embeddings - 1}")
     return OnnxTable(name, operator.method, shape, padding_idx, initializers)
 
 

@@ -144,7 +144,7 @@ def pack(
         BadInputError: if a weight is NaN or infinite, or the values are not float32.
     """
     values = value_array(value)
-    small = {"key": key, "value": value, "running_mean": mean, "running_var": variance}
+    small = {"value": value, "key": key, "running_mean": mean, "running_var": variance}
     for name, tensor in small.items():
         if tensor is not None and not tensor.isfinite().all():
             raise BadInputError(f"{name} holds NaN or infinity: train the table again")

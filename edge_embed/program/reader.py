@@ -51,7 +51,9 @@ def program_in(archive: Archive) -> Program:
     try:
         return _Reader(archive).program()
     except BadInputError as error:
-        raise error if str(path) in str(error) else BadInputError(f"{path}: {error}") from error
+        if str(path) in str(error):
+            raise
+        raise BadInputError(f"{path}: {error}") from error
     except Exception as error:  # whatever type a wrong structure provokes: the file is at fault
         raise archive.damaged(f"{type(error).__name__} in its description: {error!s:.200}") from error
 

@@ -66,7 +66,7 @@ class OutputResult:
         atol: absolute tolerance that was applied.
         rtol: relative tolerance that was applied.
         values: how many numbers were compared.
-        detail: the first case that failed, and how.
+        detail: the outcome in words; the first case that failed, and how.
     """
 
     name: str

@@ -1,25 +1,28 @@
-"""A validation report on the terminal: parity by path, sizes, latency."""
+"""A validation report on the terminal: parity by path, sizes, latency.
+
+Names and messages may come from a file that somebody else made: they are shown as they are, never as markup,
+and without control characters.
+"""
 
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:  # results.py shows itself by this file
     from edge_embed.report.results import (
         LatencyResult,
         LatencySection,
         ModelResult,
-        OutputResult,
-        PathResult,
         SizeResult,
         Status,
         TableResult,
         ValidationReport,
     )
 
-_MARKS = {"passed": "[green]✓[/]", "failed": "[bold red]✗[/]", "not run": "[yellow]not run[/]"}
+_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("not run", "yellow")}
+_LATENCY_TITLE = "Latency: time of the custom op / time of the other (below 1 the custom op is faster), 95 % interval"
 
 
 def render(report: "ValidationReport") -> RenderableType:
@@ -34,78 +37,88 @@ def render(report: "ValidationReport") -> RenderableType:
     )
 
 
-def line(status: "Status", name: str, detail: str) -> str:
-    """``-[✓] name: detail`` as markup."""
-    return f"-\\[{_MARKS[status]}] {escape(name)}" + (f": {escape(detail)}" if detail else "")
+def line(status: "Status", name: str, detail: str, indent: str = "") -> Text:
+    """``-[✓] name: detail``."""
+    return Text.assemble(f"{indent}-[", _MARKS[status], "] ", _plain(f"{name}: {detail}" if detail else name))
+
+
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _cell(text: str) -> Text:
+    return Text(_plain(text))
+
+
+def _title(bold: str, rest: str) -> Text:
+    return Text.assemble("\n", (_plain(bold), "bold"), _plain(f" ({rest})"))
 
 
 def _table(table: "TableResult") -> RenderableType:
-    title = f"\n[bold]table {escape(table.name)}[/] ({table.method}, {table.num_embeddings} x {table.embedding_dim})"
+    title = _title(f"table {table.name}", f"{table.method}, {table.num_embeddings:,} x {table.embedding_dim}")
     return Group(title, *[line(check.status, check.name, check.detail) for check in (*table.checks, *table.paths)])
 
 
 def _model(model: "ModelResult") -> RenderableType:
-    lines = [f"\n[bold]whole model[/] ({escape('; '.join(model.cases))})"]
-    lines += [f"left out: {escape(reason)}" for reason in model.left_out]
+    lines = [_title("whole model", "; ".join(model.cases))]
+    lines += [_cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
     for path in model.paths:
-        lines.append(line(path.status, path.name, path.detail))
-        lines += [f"    {_output(output)}" for output in path.outputs if _has_news(path, output)]
+        if len(path.outputs) == 1:
+            lines.append(line(path.status, path.name, path.outputs[0].detail))
+            continue
+        lines.append(line(path.status, path.name, "" if path.outputs else path.detail))
+        lines += [line(output.status, output.name, output.detail, "    ") for output in path.outputs]
     return Group(*lines, line(model.kernel.status, model.kernel.name, model.kernel.detail))
 
 
-def _has_news(path: "PathResult", output: "OutputResult") -> bool:
-    return output.max_abs_error is not None or output.status == "failed" or len(path.outputs) > 1
-
-
-def _output(output: "OutputResult") -> str:
-    if output.status == "passed" and output.max_abs_error is not None:
-        detail = (
-            f"all values close (atol: {output.atol:g}, rtol: {output.rtol:g}); absolute error: "
-            f"max {output.max_abs_error:.2g}, mean {output.mean_abs_error:.2g} of {output.values:,} values"
-        )
-    else:
-        detail = output.detail
-    return line(output.status, output.name, detail)
-
-
 def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> RenderableType:
-    four = Table("", "bytes", "", title="Sizes", title_justify="left")
-    four.columns[1].justify = "right"
-    four.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "with float32 tables")
-    four.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
-    four.add_row("zipped", f"{sizes.zipped:,}", "deflate")
-    resident = "not run" if sizes.resident is None else f"{sizes.resident:,}"
-    four.add_row("resident", resident, escape(sizes.resident_reason or "of a session after its first run"))
-    for loaded in sizes.loaded:
-        library = "with the library" if loaded.library else "without the library"
-        four.add_row(f"weights loaded, {loaded.level}", f"{loaded.initializer_bytes:,}", library)
+    total = Table("", "bytes", "", title="Sizes", title_justify="left")
+    total.columns[1].justify = "right"
+    total.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "the files, if tables were float32")
+    total.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
+    total.add_row("zipped", f"{sizes.zipped:,}", "deflate")
+    resident = "" if sizes.resident is None else f"{sizes.resident:,}"
+    total.add_row("resident", resident, _cell(sizes.resident_reason or "growth of a process, session and first run"))
+    total.add_row("weights in the file", f"{sizes.initializer_bytes:,}", f"tables: {sizes.packed_bytes:,}")
+    for library in (True, False):
+        held = [loaded.initializer_bytes for loaded in sizes.loaded if loaded.library == library]
+        side = "with the library" if library else "without the library"
+        if held:
+            total.add_row("weights in a session", f"{max(held):,}", f"{side}, most of {len(held)} optimisation levels")
     by_table = Table("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
     for table in tables:
-        sides = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
-        by_table.add_row(escape(table.name), *sides)
-    return Group("", four, by_table)
+        numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
+        by_table.add_row(_cell(table.name), *numbers)
+    return Group("", total, by_table)
 
 
 def _latency(latency: "LatencySection") -> RenderableType:
-    title = "Latency: time of the custom op / time of the other (below 1: the custom op is faster)"
-    ratios = Table("", "ids a call", "ids", "against", "ratio", "95 %", "µs", title=title, title_justify="left")
+    peers = list(dict.fromkeys(result.peer for result in latency.results if result.ratio is not None))
+    ratios = Table("", "ids a call", "ids", "µs", *peers, title=_LATENCY_TITLE, title_justify="left")
+    rows: dict[tuple[str, int | None, str], dict[str, LatencyResult]] = {}
     for result in latency.results:
-        ratios.add_row(*_latency_cells(result))
-    machine = ", ".join(latency.machine.values())
-    return Group("", ratios, escape(f"{machine}. {latency.method}"))
+        if result.ratio is not None:
+            rows.setdefault((result.subject, result.ids, result.distribution), {})[result.peer] = result
+    for (subject, ids, distribution), found in rows.items():
+        microseconds = next(iter(found.values())).microseconds
+        cells = [_ratio(found.get(peer)) for peer in peers]
+        ratios.add_row(_cell(subject), "" if ids is None else f"{ids:,}", distribution, f"{microseconds:.1f}", *cells)
+    reasons = dict.fromkeys(
+        (result.subject, result.peer, result.reason) for result in latency.results if result.ratio is None
+    )
+    skipped = [line("not run", f"latency of {subject} against {peer}", reason) for subject, peer, reason in reasons]
+    machine = _cell(f"{', '.join(latency.machine.values())}. {latency.method}")
+    measured: list[RenderableType] = [ratios, machine] if rows else []
+    return Group("", *measured, *skipped)
 
 
-def _latency_cells(result: "LatencyResult") -> list[str]:
-    ids = "" if result.ids is None else str(result.ids)
-    cells = [escape(result.subject), ids, result.distribution, result.peer]
-    if result.ratio is None:
-        return [*cells, f"[yellow]not run[/]: {escape(result.reason)}", "", ""]
-    return [*cells, f"{result.ratio:.2f}", f"{result.low:.2f} - {result.high:.2f}", f"{result.microseconds:.1f}"]
+def _ratio(result: "LatencyResult | None") -> str:
+    return "" if result is None else f"{result.ratio:.2f} ({result.low:.2f}-{result.high:.2f})"
 
 
-def _verdict(report: "ValidationReport") -> str:
+def _verdict(report: "ValidationReport") -> Text:
     if not report.passed:
         count = len(report.failures())
-        return f"\n[bold red]{count} check(s) failed[/]: the file does not hold what the model holds"
-    rest = "" if report.complete else " (some did not run, see above)"
-    return f"\n[bold green]all checks that ran passed[/]{rest}"
+        return Text(f"\n{count} check(s) failed: the file does not hold what the model holds", "bold red")
+    rest = "" if report.complete else "; some could not run, see above"
+    return Text(f"\nall checks that ran passed{rest}", "bold green")

@@ -1,4 +1,4 @@
-"""DPQ: a byte of a stored tensor -> the row and group that it belongs to."""
+"""DPQ: a bit of a stored tensor -> the row and group that it belongs to."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.validation.method import ValidationMethod
 
 
-def _locate(packed: PackedDPQ, tensor: str, offset: int) -> str:
+def _locate(packed: PackedDPQ, tensor: str, offset: int, bit: int) -> str:
     if tensor == "codes":
         row, byte = divmod(offset, packed.row_bytes)
-        group = min(8 * byte // packed.bits, packed.num_groups - 1)
-        return f"row {row}, group {group}"
+        group = (8 * byte + bit) // packed.bits
+        return f"row {row}, group {group}" if group < packed.num_groups else f"row {row}, spare bits"
     width = packed.values.shape[2]
     stored_group, rest = divmod(offset // 4, packed.num_codes * width)
     code, column = divmod(rest, width)

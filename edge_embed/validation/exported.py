@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
@@ -78,8 +78,10 @@ class ExportedModel:
         if tensor.data_location == TensorProto.EXTERNAL:
             yield from _file_blocks(ExternalTensor(self.path.parent, tensor))
             return
-        inline = tensor.raw_data if tensor.HasField("raw_data") else little_endian(numpy_helper.to_array(tensor))
-        view = memoryview(inline).cast("B")
+        if tensor.HasField("raw_data"):
+            view = memoryview(tensor.raw_data)
+        else:
+            view = little_endian(numpy_helper.to_array(tensor)).data.cast("B")
         for start in range(0, len(view), _BLOCK_BYTES):
             yield view[start : start + _BLOCK_BYTES]
 
@@ -92,7 +94,8 @@ def _parse(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise BadInputError("no such file: expected an exported .onnx model")
     try:
-        model = onnx.ModelProto.FromString(path.read_bytes())
+        model = onnx.ModelProto()
+        model.ParseFromString(path.read_bytes())
     except DecodeError as error:
         raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
     except OSError as error:

@@ -11,10 +11,11 @@ class ValidationMethod:
 
     Attributes:
         name: the word for the method at every stage.
-        locate: says in words where byte ``offset`` of a tensor lies: (packed, tensor name, offset) -> row, group.
+        locate: says in words where bit ``bit`` of byte ``offset`` of a tensor lies: (packed, tensor, offset, bit)
+            -> row, group.
         column: says in words where column ``index`` of a row lies.
     """
 
     name: str
-    locate: Callable[[Any, str, int], str]
+    locate: Callable[[Any, str, int, int], str]
     column: Callable[[Any, int], str]

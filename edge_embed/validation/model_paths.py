@@ -114,7 +114,7 @@ def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
 def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -> RunModel:
     session = paths.open_session(exported.path, portable)
     names = list(lowered.program.output_names)
-    return lambda case: session.run(names, case.feeds(lowered.program))  # type: ignore[no-any-return]
+    return lambda case: [np.asarray(output) for output in session.run(names, case.feeds(lowered.program))]
 
 
 def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
@@ -150,11 +150,23 @@ def _run_path(
         return PathResult(name, "not run", str(error), ())
     except Exception as error:  # whatever a runtime raises, the path does not run
         return PathResult(name, "failed", f"{case_name}: {paths.one_line(error)}", ())
-    return _path_result(name, [_output_result(output, error, options) for output, error in errors.items()])
+    outputs = [
+        _output_result(output, errors[output], options, exact=not expected.is_floating_point())
+        for output, expected in zip(output_names, cases[0].outputs, strict=True)
+    ]
+    return _path_result(name, outputs)
 
 
-def _output_result(name: str, error: _Error, options: ValidationOptions) -> OutputResult:
+def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
     known = error.finite and error.values > 0
+    detail = error.problem
+    if not detail and exact:
+        detail = f"all {error.values:,} values equal"
+    elif not detail:
+        detail = (
+            f"all {error.values:,} values close (atol: {options.atol.of(name):g}, rtol: {options.rtol.of(name):g}); "
+            f"absolute error: max {error.largest:.2g}, mean {error.total / max(1, error.values):.2g}"
+        )
     return OutputResult(
         name,
         "failed" if error.problem else "passed",
@@ -163,7 +175,7 @@ def _output_result(name: str, error: _Error, options: ValidationOptions) -> Outp
         options.atol.of(name),
         options.rtol.of(name),
         error.values,
-        error.problem,
+        detail,
     )
 
 

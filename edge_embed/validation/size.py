@@ -82,7 +82,7 @@ def _resident(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, s
         return None, f"not run: {reason}"
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
-        np.savez(inputs, **feeds)
+        np.savez(inputs, allow_pickle=False, **feeds)
         command = [sys.executable, "-P", resident.__file__, str(path), str(get_library_path()), str(inputs)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)

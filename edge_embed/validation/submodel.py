@@ -14,7 +14,10 @@ from onnx import NodeProto, TensorProto, helper
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.tables import Table
 
-IDS_TYPES = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.int32): TensorProto.INT32}
+IDS_TYPES: dict[np.dtype[np.signedinteger], int] = {
+    np.dtype(np.int64): TensorProto.INT64,
+    np.dtype(np.int32): TensorProto.INT32,
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def cut_out(table: Table, exported: ExportedModel, folder: Path) -> Submodel:
     node = NodeProto()
     node.CopyFrom(exported.nodes_of(table.tensors)[0])
     node.input[0], node.output[0] = "ids", "rows"
-    paths = {}
+    paths: dict[np.dtype[np.signedinteger], Path] = {}
     for dtype, ids_type in IDS_TYPES.items():
         paths[dtype] = folder / f"{dtype}.onnx"
         paths[dtype].write_bytes(_model(exported.proto, node, tensors, ids_type).SerializeToString())

@@ -25,6 +25,8 @@ GetRows = Callable[[Ids], Rows]
 _TRAINED_OPERATORS = {operator for method in METHODS for operator in method.packers}
 _PACKED_OPERATORS = {method.operator for method in METHODS}
 _BATCH = (64, 64)
+# The training form compares every id with every code: with 65,536 codes that is half a megabyte an id and group.
+_IDS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,15 @@ def training_rows(program: Program, call: fx.Node) -> GetRows:
     values = [program.module.weight(str(item.target)) if isinstance(item, fx.Node) else item for item in arguments]
 
     @torch.no_grad()
-    def rows(ids: Ids) -> Rows:
+    def run(ids: Ids) -> Rows:
         result: Rows = call.target(torch.from_numpy(ids), *values).numpy()  # type: ignore[operator]
         return result
+
+    def rows(ids: Ids) -> Rows:
+        if ids.size <= _IDS_AT_ONCE:
+            return run(ids)
+        parts = [run(ids.reshape(-1)[at : at + _IDS_AT_ONCE]) for at in range(0, ids.size, _IDS_AT_ONCE)]
+        return np.concatenate(parts).reshape(*ids.shape, -1)
 
     return rows
 
@@ -122,12 +130,21 @@ def compare_paths(
 
 def _reference(submodel: Submodel | None) -> GetRows:
     evaluators = {dtype: paths.open_reference(path) for dtype, path in _files(submodel).items()}
-    return lambda ids: evaluators[ids.dtype].run(None, {"ids": ids})[0]  # type: ignore[no-any-return]
+
+    def rows(ids: Ids) -> Rows:
+        found: list[Any] = evaluators[ids.dtype].run(None, {"ids": ids})  # type: ignore[assignment]
+        return np.asarray(found[0])
+
+    return rows
 
 
 def _sessions(submodel: Submodel | None, portable: bool) -> GetRows:
     sessions = {dtype: paths.open_session(path, portable) for dtype, path in _files(submodel).items()}
-    return lambda ids: sessions[ids.dtype].run(None, {"ids": ids})[0]  # type: ignore[no-any-return]
+
+    def rows(ids: Ids) -> Rows:
+        return np.asarray(sessions[ids.dtype].run(None, {"ids": ids})[0])
+
+    return rows
 
 
 def _files(submodel: Submodel | None) -> dict[np.dtype[np.signedinteger], Path]:
@@ -143,7 +160,7 @@ def _check(name: str, opener: Callable[[], GetRows], table: Table, cases: list[C
         return Check(name, "not run", str(error))
     except Exception as error:  # whatever a runtime raises, the path does not run
         return Check(name, "failed", f"cannot be opened: {paths.one_line(error)}")
-    for case, wanted in zip(cases, expected, strict=True):
+    for case, wanted in zip(cases, expected, strict=True) if name != paths.TRAINING else ():
         try:
             problem = _difference(table, case, rows(case.ids), wanted)
         except Exception as error:
@@ -155,20 +172,26 @@ def _check(name: str, opener: Callable[[], GetRows], table: Table, cases: list[C
             bound = f"expected an error, ids are 0 to {table.packed.num_embeddings - 1}"
             return Check(name, "failed", f"id {wrong} gives a row, {bound}")
     count = sum(case.ids.size for case in cases)
-    return Check(name, "passed", f"{count:,} ids bit-identical in {len(cases)} cases, ids out of range refused")
+    relation = "the reference" if name == paths.TRAINING else "bit-identical"
+    return Check(name, "passed", f"{relation} for {count:,} ids in {len(cases)} cases; refuses ids out of range")
 
 
 def _difference(table: Table, case: Case, got: Rows, expected: Rows) -> str:
     """The first bit that differs, in words, or empty."""
     if (got.dtype, got.shape) != (expected.dtype, expected.shape):
         return f"got {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}"
-    bits = [np.ascontiguousarray(rows).view(np.uint32).reshape(-1) for rows in (got, expected)]
-    if np.array_equal(*bits):
+    differ = np.flatnonzero(_bits(got) != _bits(expected))
+    if not differ.size:
         return ""
-    position, column = divmod(int(np.flatnonzero(bits[0] != bits[1])[0]), expected.shape[-1])
+    position, column = divmod(int(differ[0]), expected.shape[-1])
     row = int(case.ids.reshape(-1)[position])
     values = [rows.reshape(-1, rows.shape[-1])[position, column] for rows in (got, expected)]
     return f"row {row}, {table.method.column(table.packed, column)}: got {values[0]!r}, expected {values[1]!r}"
+
+
+def _bits(rows: Rows) -> NDArray[np.uint32]:
+    """Not numbers but bits: -0.0 is not 0.0."""
+    return np.ascontiguousarray(rows).view(np.uint32).reshape(-1)
 
 
 def _accepts(rows: GetRows, wrong: int) -> bool:

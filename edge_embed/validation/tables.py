@@ -7,6 +7,7 @@ manifest with its hashes.
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from edge_embed.exporters.onnx.method import OnnxMethod
 from edge_embed.lowering.graph import METHODS as LOWERING_METHODS
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
-from edge_embed.packed.form import Packed
+from edge_embed.packed.form import Packed, TensorSpec
 from edge_embed.report.results import Check
 from edge_embed.validation.dpq import DPQ
 from edge_embed.validation.exported import ExportedModel
@@ -94,12 +95,20 @@ def _stored_rows(table: Table, exported: ExportedModel, hashes: dict[str, str], 
     for name, tensor in zip(table.tensors, table.packed.tensors(), strict=True):
         expected, got = table.packed.shape.tensor_specs()[tensor], exported.spec(name)
         if got != expected:
-            return Check("stored rows", "failed", f"{tensor}: got {got}, expected {expected}")
-        difference = _first_difference(table, tensor, exported.blocks(name), hashes, lambda n, t=total: on_bytes(t + n))
+            return Check("stored rows", "failed", f"{tensor}: got {_words(got)}, expected {_words(expected)}")
+        difference = _first_difference(table, tensor, exported.blocks(name), hashes, partial(_add, on_bytes, total))
         if difference:
             return Check("stored rows", "failed", difference)
         total += table.packed.tensors()[tensor].nbytes
     return Check("stored rows", "passed", f"{table.packed.num_embeddings:,} rows, {total:,} bytes identical")
+
+
+def _words(spec: TensorSpec | None) -> str:
+    return "no initializer" if spec is None else f"{spec.dtype} {list(spec.shape)}"
+
+
+def _add(on_bytes: OnBytes, before: int, done: int) -> None:
+    on_bytes(before + done)
 
 
 def _first_difference(
@@ -113,7 +122,8 @@ def _first_difference(
         stored, expected = np.frombuffer(block, np.uint8), packed[offset : offset + len(block)]
         if not difference and not np.array_equal(stored, expected):
             at = int(np.flatnonzero(stored != expected)[0])
-            where = table.method.locate(table.packed, tensor, offset + at)
+            bit = int(stored[at] ^ expected[at]).bit_length() - 1
+            where = table.method.locate(table.packed, tensor, offset + at, bit)
             values = f"got byte 0x{stored[at]:02x}, expected 0x{expected[at]:02x}"
             difference = f"{tensor} differ at {where}: {values}; export again"
         offset += len(block)

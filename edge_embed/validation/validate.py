@@ -16,7 +16,15 @@ import numpy as np
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.results import Check, LatencyResult, ModelResult, SizeResult, TableResult, ValidationReport
+from edge_embed.report.results import (
+    Check,
+    LatencyResult,
+    LoadedSize,
+    ModelResult,
+    SizeResult,
+    TableResult,
+    ValidationReport,
+)
 from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.options import Tolerance, ValidationOptions
@@ -158,7 +166,7 @@ class _Validation:
         kernel = optimized.kernel_check(self._exported, after_loading)
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), found, kernel)
 
-    def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[optimized.LoadedSize, ...]) -> SizeResult:
+    def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = _Steps(self._progress, "sizes", _SIZE_STEPS)
         return size.measure_sizes(self._exported, self._tables, case.feeds(self._program), loaded, steps)
 

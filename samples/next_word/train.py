@@ -10,7 +10,7 @@ from torch.nn import functional
 from vocabulary import PADDING, UNKNOWN
 
 _BATCH = 32
-_RATE = 2e-2
+_RATE = 1e-2
 # Every word of the training text is known, so the row of <unk> learns from words hidden at random.
 _HIDDEN_SHARE = 0.02
 

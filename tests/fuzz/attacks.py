@@ -214,7 +214,7 @@ def weight_is_a_pickle(members: Members, canary: Path) -> None:
 
 
 def constant_is_an_opaque_object(members: Members, canary: Path) -> None:
-    members["data/constants/opaque_obj_0"] = pickled(canary)
+    members["data/constants/opaque_obj_0"] = pickle.dumps(_Payload(canary))
     entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
     edit(members, CONSTANTS, lambda content: content["config"].update(evil=entry))
 

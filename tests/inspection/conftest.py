@@ -27,7 +27,8 @@ class Words(nn.Module):
         self.output = nn.Linear(32, 2)
 
     def forward(self, ids: Tensor) -> dict[str, Tensor]:
-        return {"logits": self.output(self.token(ids) + self.topic(ids) + self.position(ids % 20))}
+        rows = self.token(ids) + self.token(ids % 100) + self.topic(ids)  # one table, looked up twice
+        return {"logits": self.output(rows + self.position(ids % 20))}
 
 
 @pytest.fixture(scope="session")

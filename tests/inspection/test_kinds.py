@@ -15,6 +15,7 @@ from edge_embed.exporters.onnx.method import DOMAIN
 from edge_embed.inspection import onnx_tables
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.report import FileReport, PortInfo, TableInfo
+from edge_embed.packed import load_tables
 
 CODES = {"token": 500 * 4, "topic": 500 * 2}
 VALUES = {"token": 16 * 32 * 4, "topic": 5 * 8 * 4}
@@ -77,7 +78,7 @@ def test_an_onnx_model_shows_versions_operators_and_data_files(made):
         assert (report.onnx.ir_version, report.onnx.opsets) == (10, {"ai.onnx": 18, "edge_embed": 1})
         assert report.onnx.format_version == 1
         (operator,) = report.onnx.operators
-        assert (operator.op_type, operator.nodes, operator.body) == ("DPQEmbedding", 2, True)
+        assert (operator.op_type, operator.nodes, operator.body) == ("DPQEmbedding", 3, True)
     assert inline.onnx.data_files == []
     (data,) = external.onnx.data_files
     size = (made / "external.onnx.data").stat().st_size
@@ -102,6 +103,16 @@ def test_tensor_bytes_of_a_torch_save_file(made):
     trained = 4 * (500 * 32 + 2 * 16 * 32 + 2 * 16)
     rest = 4 * (20 * 32 + 2 * 32 + 2)
     assert inspect_file(made / "state.pt").torch_save.tensor_bytes >= frozen + trained + rest
+
+
+def test_verify_compares_the_checksums_of_a_torch_save_file(files):
+    content = bytearray((files / "state.pt").read_bytes())
+    values = load_tables(files / "tables.safetensors")["topic"].values.tobytes()
+    content[content.index(values)] ^= 1
+    (files / "state.pt").write_bytes(content)
+    inspect_file(files / "state.pt")
+    with pytest.raises(BadInputError, match=r"the checksum of .*/data/\d+ does not match"):
+        inspect_file(files / "state.pt", verify=True)
 
 
 def test_a_torchscript_archive_is_named(tmp_path):

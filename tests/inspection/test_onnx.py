@@ -15,9 +15,10 @@ def initializer(model: onnx.ModelProto, name: str) -> TensorProto:
     return next(tensor for tensor in model.graph.initializer if tensor.name == name)
 
 
-def attribute(model: onnx.ModelProto, name: str) -> onnx.AttributeProto:
-    node = next(node for node in model.graph.node if node.domain == "edge_embed")
-    return next(item for item in node.attribute if item.name == name)
+def attributes(model: onnx.ModelProto, name: str) -> list[onnx.AttributeProto]:
+    """Of the nodes over table ``token``."""
+    nodes = [node for node in model.graph.node if "token.codes" in node.input]
+    return [item for node in nodes for item in node.attribute if item.name == name]
 
 
 def status(report: FileReport) -> dict[str, str]:
@@ -86,7 +87,8 @@ def test_verify_needs_the_manifest(changed):
 
 def test_a_node_that_disagrees_with_the_manifest_is_a_difference(changed):
     def change(model):
-        attribute(model, "padding_idx").i = 4
+        for item in attributes(model, "padding_idx"):
+            item.i = 4
 
     report = inspect_file(changed(change))
     assert report.exit_code == 3
@@ -108,16 +110,25 @@ def test_a_node_that_disagrees_with_the_manifest_is_a_difference(changed):
 )
 def test_a_node_that_does_not_fit_its_tensors_is_damage(changed, name, value, message):
     def change(model):
-        attribute(model, name).i = value
+        for item in attributes(model, name):
+            item.i = value
 
     with pytest.raises(BadInputError, match=message):
+        inspect_file(changed(change))
+
+
+def test_two_nodes_that_disagree_over_one_table_are_damage(changed):
+    def change(model):
+        attributes(model, "padding_idx")[1].i = 4
+
+    with pytest.raises(BadInputError, match=r"table 'token': two nodes describe it differently"):
         inspect_file(changed(change))
 
 
 def test_an_attribute_that_is_gone_is_named(changed):
     def change(model):
         node = next(node for node in model.graph.node if node.domain == "edge_embed")
-        node.attribute.remove(attribute(model, "num_groups"))
+        node.attribute.remove(attributes(model, "num_groups")[0])
 
     with pytest.raises(BadInputError, match="no integer attribute num_groups"):
         inspect_file(changed(change))
@@ -138,7 +149,7 @@ def test_a_body_that_was_dropped_is_a_warning(changed):
     report = inspect_file(changed(lambda model: model.ClearField("functions")), verify=True)
     assert report.exit_code == 0
     (operator,) = report.onnx.operators
-    assert (operator.nodes, operator.body) == (2, False)
+    assert (operator.nodes, operator.body) == (3, False)
     assert "DPQEmbedding has no portable body: the file runs only where" in report.warnings[0]
 
 
@@ -210,7 +221,7 @@ def test_nodes_in_a_branch_are_found(changed):
 
     report = inspect_file(changed(change), verify=True)
     assert report.exit_code == 0
-    assert report.onnx.operators[0].nodes == 4
+    assert report.onnx.operators[0].nodes == 6
     assert set(status(report)) == {"token", "topic"}
 
 

@@ -31,7 +31,7 @@ def test_a_model_in_plain_text(made):
         "outputs: logits float32[batch, sequence, 2]",
         "vocabulary: 500 tokens",
         "task: words",
-        "DPQEmbedding: nodes: 2, with portable body",
+        "DPQEmbedding: nodes: 3, with portable body",
         "external data external.onnx.data:",
     ):
         assert part in whole
@@ -53,7 +53,7 @@ def test_a_difference_and_a_warning_are_told(files):
     codes.raw_data = bytes(len(codes.raw_data))
     onnx.save(model, files / "model.onnx")
     out = text(render_file, inspect_file(files / "model.onnx", verify=True))
-    assert "DPQEmbedding: nodes: 2, WITHOUT portable body" in out
+    assert "DPQEmbedding: nodes: 3, WITHOUT portable body" in out
     assert "warning: DPQEmbedding has no portable body" in out
     assert "DIFFERS: table 'token': codes differ" in out
 

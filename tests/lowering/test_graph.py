@@ -192,7 +192,7 @@ def test_lowering_again_changes_nothing(lower):
 
 def test_progress_names_the_table_and_ends_with_all_rows(capture):
     seen: list[tuple[str, int, int]] = []
-    layer = DPQEmbedding(5000, 8, 256, 2)
+    layer = DPQEmbedding(5000, 12, 256, 3)
     lower_program(capture(Stack(big=layer, small=table().freeze())), lambda *step: seen.append(step))
     big = [step for step in seen if step[0] == "parts.big"]
     assert len(big) > 3

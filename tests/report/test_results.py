@@ -1,0 +1,104 @@
+"""The report counts what failed, shows it, and lets nothing through as markup or control characters."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from edge_embed.report.results import (
+    Check,
+    LatencyResult,
+    LatencySection,
+    LoadedSize,
+    ModelResult,
+    OutputResult,
+    PathResult,
+    SizeResult,
+    TableResult,
+    ValidationReport,
+)
+
+GOOD = Check("stored rows", "passed", "all of them")
+BAD = Check("stored rows", "failed", "row 3, group 1")
+ABSENT = Check("custom op", "not run", "no library")
+OUTPUT = OutputResult("logits", "passed", 1e-7, 1e-8, 1e-5, 1e-4, 100, "all 100 values close")
+PATH = PathResult("portable body", "passed", "1 output(s)", (OUTPUT,))
+
+
+def make_report(**changes) -> ValidationReport:
+    table = TableResult("word", "dpq", 50, 12, 2400, 400, 6.0, (GOOD,), (GOOD,))
+    sizes = SizeResult({"m.onnx": 900}, 2900, 900, 700, 5000, "", 800, 400, (LoadedSize("all", True, 810),))
+    measured = LatencyResult("table word", 1, "uniform", "empty call", 1.25, 1.2, 1.3, 4.0, "")
+    skipped = LatencyResult("table word", 1, "uniform", "dense Gather", None, None, None, None, "too large")
+    report = ValidationReport(
+        file="m.onnx",
+        seed=0,
+        structure=(GOOD,),
+        tables=(table,),
+        model=ModelResult(("the example",), (), (PATH,), GOOD),
+        sizes=sizes,
+        latency=LatencySection({"processor": "some"}, "how", (measured, skipped)),
+    )
+    return replace(report, **changes)
+
+
+def shown(report: ValidationReport, **options) -> str:
+    console = Console(width=200, record=True, file=io.StringIO(), **options)
+    console.print(report.render())
+    return console.export_text()
+
+
+def test_all_passed():
+    report = make_report()
+    assert (report.passed, report.complete, report.exit_code, report.failures()) == (True, True, 0, [])
+    text = shown(report)
+    assert "-[✓] stored rows: all of them" in text
+    assert "-[✓] portable body: all 100 values close" in text
+    assert "all checks that ran passed" in text
+    assert "1.25 (1.20-1.30)" in text
+    assert "-[not run] latency of table word against dense Gather: too large" in text
+    for number in ("2,900", "900", "700", "5,000", "810", "6.0x"):
+        assert number in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"structure": (GOOD, BAD)},
+        {"tables": (replace(make_report().tables[0], checks=(BAD,)),)},
+        {"tables": (replace(make_report().tables[0], paths=(GOOD, BAD)),)},
+        {"model": replace(make_report().model, paths=(replace(PATH, status="failed", detail="row 3, group 1"),))},
+        {"model": replace(make_report().model, kernel=BAD)},
+    ],
+)
+def test_any_failure_fails_the_whole(changes):
+    report = make_report(**changes)
+    assert (report.passed, report.exit_code) == (False, 3)
+    (failure,) = report.failures()
+    assert "row 3, group 1" in failure
+    assert report.to_json()["failures"] == [failure]
+    assert "1 check(s) failed" in shown(report)
+
+
+def test_what_did_not_run_is_no_failure_and_no_success():
+    report = make_report(tables=(replace(make_report().tables[0], paths=(ABSENT,)),))
+    assert (report.passed, report.complete, report.exit_code) == (True, False, 0)
+    assert "-[not run] custom op: no library" in shown(report)
+    assert "some could not run" in shown(report)
+
+
+def test_json_survives_a_round_trip():
+    content = make_report().to_json()
+    assert json.loads(json.dumps(content, allow_nan=False)) == json.loads(json.dumps(content))
+    assert content["schema_version"] == 1
+    assert content["latency"]["results"][1]["ratio"] is None
+
+
+def test_names_from_a_file_are_text_only():
+    hostile = Check("[bold]x[/bold] :boom:", "failed", "\x1b[2Jgone [/] \x07")
+    text = shown(make_report(structure=(hostile,)), force_terminal=True)
+    assert "[bold]x[/bold] :boom:" in text
+    assert "\x1b[2J" not in text
+    assert "?[2Jgone [/] ?" in text

@@ -1,0 +1,49 @@
+"""Opening an exported file: with the library the kernel, without it the body, and clear words when neither."""
+
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+import torch
+
+import edge_embed
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    layer = edge_embed.DPQEmbedding(50, 8, num_codes=4, num_groups=2)
+    edge_embed.export(layer, "onnx", tmp_path / "out.onnx", torch.tensor([1, 2]))
+    return tmp_path / "out.onnx"
+
+
+def nodes_that_run(path: Path, portable: bool, folder: Path) -> set[str]:
+    """Operator names after optimisation, read from the profile of one run."""
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    session = edge_embed.create_session(path, portable=portable, options=options)
+    session.run(None, {"ids": torch.tensor([3]).numpy()})
+    text = Path(session.end_profiling()).read_text()
+    return {name for name in ("DPQEmbedding", "Gather") if f'"op_name" : "{name}"' in text}
+
+
+def test_the_kernel_runs_with_the_library_and_the_body_without(exported: Path, tmp_path: Path) -> None:
+    assert nodes_that_run(exported, portable=False, folder=tmp_path) == {"DPQEmbedding"}
+    assert nodes_that_run(exported, portable=True, folder=tmp_path) == {"Gather"}
+
+
+def test_a_missing_or_damaged_file_is_named(exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(edge_embed.BadInputError, match=r"missing\.onnx"):
+        edge_embed.create_session(tmp_path / "missing.onnx")
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes(exported.read_bytes()[:-40])
+    with pytest.raises(edge_embed.BadInputError, match=r"cut\.onnx"):
+        edge_embed.create_session(cut)
+
+
+def test_the_kernel_names_the_id_and_the_bound(exported: Path) -> None:
+    session = edge_embed.create_session(exported)
+    for wrong in (-1, 50):
+        with pytest.raises(Exception, match=rf"got id {wrong} at position 1 .* < 50"):
+            session.run(None, {"ids": torch.tensor([0, wrong]).numpy()})

@@ -1,0 +1,145 @@
+"""`make demo` in small: trains, saves, exports, validates and completes, end to end."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import onnx
+import pytest
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
+IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
+PROMPTS = ["Raise an exception if", "Return a list of"]
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "160", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+
+
+def complete(model: Path, *texts: str) -> list[str]:
+    done = run(sys.executable, SAMPLE / "complete.py", model, *texts, cwd=model.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the demo, with what an earlier run left."""
+    folder = tmp_path_factory.mktemp("next_word")
+    for name in ("model.pt", "model.onnx"):
+        (folder / name).write_bytes(b"to be overwritten")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(output: Path) -> str:
+    """What the demo prints."""
+    done = run(sys.executable, SAMPLE / "demo.py", "--quick", "--output", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def exported(printed: str, output: Path) -> Path:
+    return output / "model.onnx"
+
+
+class TestDemo:
+    def test_it_writes_a_model_and_its_export(self, printed: str, output: Path) -> None:
+        assert {path.name for path in output.iterdir()} == {"model.pt", "model.onnx"}
+
+    def test_it_runs_the_command_line(self, printed: str) -> None:
+        assert "$ edge-embed export model.pt --target onnx --force\n" in printed
+        assert "$ edge-embed validate model.pt model.onnx" in printed
+
+    def test_it_learns(self, printed: str) -> None:
+        words = int(re.findall(r"([\d,]+) of them different", printed)[0].replace(",", ""))
+        seen, unseen = map(float, re.findall(r"perplexity: ([\d.]+) .*, ([\d.]+) on text held out", printed)[0])
+        assert 1 < seen < words / 4  # an untrained model is as uncertain as there are words
+        assert 1 < unseen < words / 4
+
+    def test_it_prints_sizes_parity_and_latency(self, printed: str) -> None:
+        for size in ("dense equivalent", "on disk", "zipped", "resident"):
+            assert re.search(rf"{size}\s*│\s*[\d,]+ │", printed), size
+        for path in ("training form", "packed oracle", "ONNX reference evaluator", "portable body", "custom op"):
+            assert len(re.findall(rf"^-\[✓\] {path}: ", printed, re.MULTILINE)) == 2, path  # table and model
+        assert re.search(r"^Latency: ", printed, re.MULTILINE)
+        assert "✗" not in printed
+
+    def test_a_step_that_fails_ends_it(self, tmp_path: Path) -> None:
+        step = f"{IMPORT_SAMPLE}import demo, pathlib; demo._edge_embed(pathlib.Path(), 'inspect', 'absent.onnx')"
+        done = run(sys.executable, "-c", step, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "absent.onnx" in done.stderr
+
+
+class TestExport:
+    def test_validation_passes(self, exported: Path) -> None:
+        command = shutil.which("edge-embed", path=sysconfig.get_path("scripts"))
+        assert command is not None
+        done = run(command, "validate", "model.pt", "model.onnx", "--iterations", "2", "--json", cwd=exported.parent)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["passed"]
+        assert report["complete"]
+
+    def test_the_table_is_a_small_part_of_what_it_was(self, exported: Path) -> None:
+        sizes = {tensor.name: len(tensor.raw_data) for tensor in onnx.load(exported).graph.initializer}
+        words = len(_properties(exported)["edge_embed.vocabulary"])
+        assert sizes["embedding.codes"] == 16 * words
+        assert sizes["embedding.values"] == 16 * 256 * 4
+
+
+class TestCompletions:
+    def test_the_demo_prints_them(self, printed: str, exported: Path) -> None:
+        lines = complete(exported, *PROMPTS)
+        assert len(lines) == len(PROMPTS)
+        for line in lines:
+            assert line in printed.splitlines()
+
+    def test_the_exported_file_is_enough(self, exported: Path, tmp_path: Path) -> None:
+        shutil.copy(exported, tmp_path / "alone.onnx")
+        without_torch = (
+            f"import sys; sys.modules['torch'] = None; sys.path.insert(0, {str(SAMPLE)!r}); import complete; "
+        )
+        command = f"{without_torch} sys.argv = ['', 'alone.onnx', *{PROMPTS}]; complete.main()"
+        done = run(sys.executable, "-c", command, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == complete(exported, *PROMPTS)
+
+    def test_the_words_are_those_of_its_metadata(self, exported: Path, tmp_path: Path) -> None:
+        model = onnx.load(exported)
+        for item in model.metadata_props:
+            if item.key == "edge_embed.vocabulary":
+                words = json.loads(item.value)
+                item.value = json.dumps(words[:2] + [word + "!" for word in words[2:]])
+        onnx.save(model, tmp_path / "model.onnx")
+        (line,) = complete(tmp_path / "model.onnx", PROMPTS[0])
+        assert len(re.findall(r"! \(\d+%\)", line)) == 3
+
+    def test_its_readme_says_how(self, exported: Path, tmp_path: Path) -> None:
+        (tmp_path / "build").mkdir()
+        (tmp_path / "build" / "next_word").symlink_to(exported.parent)
+        (tmp_path / "samples").symlink_to(SAMPLE.parent)
+        python = tmp_path / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        readme = (SAMPLE / "README.md").read_text(encoding="utf-8")
+        make, command = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+        assert make == "make demo\n"
+        done = run("bash", "-euc", command, cwd=tmp_path)
+        assert done.stdout.splitlines() == complete(exported, *PROMPTS), done.stderr
+
+
+def _properties(model: Path) -> dict[str, list[str]]:
+    """Metadata of an ONNX file, read as JSON."""
+    return {item.key: json.loads(item.value) for item in onnx.load(model).metadata_props}

@@ -1,0 +1,188 @@
+"""The command line as a user meets it: results on stdout, everything else on stderr, exit codes that tell."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from onnx import numpy_helper
+from torch import nn
+
+import edge_embed
+from edge_embed.cli import main
+
+
+class Classifier(nn.Module):
+    """A user's own class: nothing of it is needed once the model is saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(300, 16, num_codes=5, num_groups=4, padding_idx=0)
+        self.positions = nn.Embedding(32, 16)
+        self.out = nn.Linear(16, 3)
+
+    def forward(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        return {"logits": self.out((self.words(ids) + self.positions(positions)).mean(1))}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("saved") / "model.pt"
+    return edge_embed.save(Classifier(), path, torch.tensor([[3, 1, 2]]), vocabulary=[f"w{i}" for i in range(300)])
+
+
+@pytest.fixture(scope="module")
+def exported(saved: Path) -> Path:
+    path = saved.with_suffix(".onnx")
+    edge_embed.export(saved, "onnx", path)
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_export_names_what_was_lowered_and_what_was_left(saved: Path, tmp_path: Path) -> None:
+    result = run("export", saved, "--target", "onnx", "-o", tmp_path / "out.onnx", "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    tables = {table["name"]: table for table in report["tables"]}
+    assert tables["words"]["lowered"]
+    assert tables["words"]["packed_bytes"] == 300 * 2 + 4 * 5 * 16
+    assert not tables["positions"]["lowered"]
+    assert "compress" in tables["positions"]["reason"]
+    assert report["dynamic"]["ids"] == ["batch", "sequence"]
+    assert report["files"] == [{"path": str(tmp_path / "out.onnx"), "bytes": (tmp_path / "out.onnx").stat().st_size}]
+
+
+def test_the_default_output_lies_beside_the_model(saved: Path, tmp_path: Path) -> None:
+    model = tmp_path / "mine.pt"
+    model.write_bytes(saved.read_bytes())
+    assert run("export", model, "--target", "onnx").exit_code == 0
+    assert (tmp_path / "mine.onnx").exists()
+
+
+def test_an_existing_output_is_kept_unless_forced(saved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.onnx"
+    target.write_text("precious")
+    result = run("export", saved, "--target", "onnx", "-o", target)
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    assert target.read_text() == "precious"
+    assert run("export", saved, "--target", "onnx", "-o", target, "--force").exit_code == 0
+    onnx.checker.check_model(str(target), full_check=True)
+
+
+def test_validate_passes_and_reports_every_path(saved: Path, exported: Path) -> None:
+    result = run("validate", saved, exported, "--iterations", 2, "--warmup", 0, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["passed"]
+    assert report["complete"]
+
+
+def test_a_flipped_code_is_parity_and_says_where(saved: Path, exported: Path, tmp_path: Path) -> None:
+    model = onnx.load(exported)
+    (codes,) = [tensor for tensor in model.graph.initializer if tensor.name == "words.codes"]
+    array = numpy_helper.to_array(codes).copy()
+    array[7, 0] ^= 1
+    codes.CopyFrom(numpy_helper.from_array(array, codes.name))
+    broken = tmp_path / "broken.onnx"
+    onnx.save(model, broken)
+    result = run("validate", saved, broken, "--iterations", 2, "--warmup", 0, "--quiet")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "words" in result.stderr
+    assert "row 7" in result.stderr
+    assert run("inspect", broken, "--verify").exit_code == 3
+    assert run("inspect", broken).exit_code == 0
+
+
+def test_inspect_verifies_hashes(exported: Path, saved: Path) -> None:
+    for path in (exported, saved):
+        result = run("inspect", path, "--verify", "--json")
+        assert result.exit_code == 0, result.output
+        (table,) = json.loads(result.stdout)["tables"]
+        assert table["hash_status"] == "matches"
+
+
+def test_doctor_finds_the_library_and_runs_it() -> None:
+    result = run("doctor", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "missing.pt", "--target", "onnx"], "missing.pt"),
+        (["export", "{model}", "--target", "coreml"], "expected one of onnx"),
+        (["export", "{text}", "--target", "onnx"], "no saved model"),
+        (["export", "{model}", "--target", "onnx", "-o", "missing/folder/out.onnx"], "no existing directory"),
+        (["export", "{model}", "--target", "onnx", "--input", "ids:int64[batch]"], "--input"),
+        (["validate", "{model}", "{text}"], "export it again"),
+        (["validate", "{model}", "{onnx}", "--atol", "tiny"], "tiny"),
+        (["validate", "{model}", "{onnx}", "--rtol", "nothing:1e-3"], "nothing"),
+        (["inspect", "{text}"], "notes.txt"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_mistakes_cost_one_line_and_exit_code_2(
+    arguments: list[str], message: str, saved: Path, exported: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a model")
+    result = run(*[argument.format(model=saved, onnx=exported, text=text) for argument in arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
+
+
+def test_with_json_a_mistake_is_an_object_too(tmp_path: Path) -> None:
+    result = run("inspect", tmp_path / "missing.onnx", "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["exit_code"] == 2
+    assert "missing.onnx" in json.loads(result.stdout)["error"]
+
+
+def test_a_full_disk_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
+    """The limit on file size stands for the disk: writing fails in the same place, with another errno."""
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000));"
+        "from edge_embed.cli import main; sys.argv[0] = 'edge-embed'; main()"
+    )
+    target = tmp_path / "out.onnx"
+    result = subprocess.run(
+        [sys.executable, "-c", code, "export", str(saved), "--target", "onnx", "-o", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 1, result.stderr
+    assert "cannot be written" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys; from edge_embed.cli import main\ntry: main(['--help'])\nfinally: assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_exported_file_needs_nothing_of_the_model(exported: Path) -> None:
+    ids = np.array([[5, 0, 299]])
+    with_library = edge_embed.create_session(exported).run(None, {"ids": ids})
+    without = edge_embed.create_session(exported, portable=True).run(None, {"ids": ids})
+    np.testing.assert_array_equal(with_library, without)

@@ -1,0 +1,199 @@
+"""README.md is true: its commands and programs run, and what it lists is what there is."""
+
+import ctypes
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import onnxruntime
+import pytest
+
+import edge_embed
+from edge_embed import cli, errors
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SCRIPTS = sysconfig.get_path("scripts")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: what stands behind the fence, and its text."""
+
+    language: str
+    text: str
+
+
+BLOCKS = [Block(*found) for found in re.findall(r"^```([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
+
+
+def only(language: str) -> str:
+    """The text of the one block of a language."""
+    (block,) = [block for block in BLOCKS if block.language == language]
+    return block.text
+
+
+def is_make(block: Block) -> bool:
+    return block.language == "sh" and block.text.startswith("make ")
+
+
+def table_rows(header: str) -> Iterator[list[str]]:
+    """Cells of the rows of the table below a header line."""
+    table = README.split(f"\n{header}\n", 1)[1].split("\n\n", 1)[0]
+    for line in table.splitlines()[1:]:
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([SCRIPTS, os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", **environment}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where every Python and shell block has run, in order, and printed what stands below it."""
+    folder = tmp_path_factory.mktemp("readme")
+    printed = ""
+    for block in BLOCKS:
+        if block.language == "python":
+            printed = run([sys.executable, "-c", block.text], folder).stdout
+        elif block.language == "sh" and not is_make(block):
+            printed = run(["bash", "-euo", "pipefail", "-c", block.text], folder).stdout
+        elif block.language == "text output":
+            assert [line.rstrip() for line in printed.splitlines()] == block.text.splitlines()
+    return folder
+
+
+class TestBlocks:
+    def test_every_program_and_command_runs(self, workplace: Path) -> None:
+        assert {path.name for path in workplace.iterdir()} == {"model.pt", "model.onnx"}
+
+    def test_every_kind_of_block_is_known(self) -> None:
+        known = {"python", "sh", "cpp", "java", "text", "text output", "text tree", "text layers"}
+        assert {block.language for block in BLOCKS} == known
+
+    @pytest.mark.parametrize("block", filter(is_make, BLOCKS), ids=lambda block: block.text.strip())
+    def test_make_has_the_target(self, block: Block) -> None:
+        run([*shlex.split(block.text), "--dry-run"], ROOT)
+
+    @pytest.mark.parametrize("library", ["registered", "left out"])
+    def test_the_cpp_program_runs(self, workplace: Path, tmp_path: Path, library: str) -> None:
+        source = only("cpp")
+        if library == "left out":
+            source, removed = re.subn(r".*RegisterCustomOpsLibrary.*\n", "", source)
+            assert removed == 1
+        (tmp_path / "main.cc").write_text(source)
+        runtime = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+        (tmp_path / "libonnxruntime.so.1").symlink_to(runtime)
+        compiler = os.environ.get("CXX", "c++")
+        run([compiler, "-std=c++17", f"-I{_headers()}", "main.cc", str(runtime), "-o", "main"], tmp_path)
+        libraries = tmp_path if library == "left out" else f"{tmp_path}:{edge_embed.get_library_path().parent}"
+        printed = run([str(tmp_path / "main")], workplace, LD_LIBRARY_PATH=str(libraries)).stdout
+        assert printed == "36 scores\n"
+
+    def test_the_library_is_as_the_apps_name_it(self) -> None:
+        path = edge_embed.get_library_path()
+        assert f"/{path.name}" in only("java")
+        assert f'"{path.name}"' in only("cpp")
+        library = ctypes.CDLL(str(path))
+        assert "`RegisterEdgeEmbedOps`" in README
+        assert library.RegisterEdgeEmbedOps
+        assert library.RegisterCustomOps
+
+
+def _headers() -> Path:
+    """The folder of ONNX Runtime's C++ header that the operator library was built with, or another."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edge-embed"
+    folders = [os.environ.get("ONNXRUNTIME_INCLUDE_DIR", ""), *cache.glob("onnxruntime-headers-*")]
+    folders += ["/usr/include/onnxruntime", "/usr/local/include/onnxruntime"]
+    for folder in map(Path, folders):
+        if (folder / "onnxruntime_cxx_api.h").is_file():
+            return folder
+    pytest.skip("the C headers of ONNX Runtime are here, its C++ header onnxruntime_cxx_api.h is not")
+
+
+class TestCommandLine:
+    def test_every_command_and_option_is_listed(self) -> None:
+        listed = {
+            re.findall(r"`edge-embed (\w+)", command)[0]: set(re.findall(r"--[\w-]+", options))
+            for command, _, options in table_rows("| command | does | options |")
+        }
+        assert listed == {name: _long_options(command) for name, command in cli.main.commands.items()}
+
+    def test_every_exit_code_is_listed(self) -> None:
+        listed = {int(code) for code, _ in table_rows("| exit code | |")}
+        of_errors = {error.exit_code for error in vars(errors).values() if isinstance(error, type)}
+        assert listed == {0} | of_errors
+        assert cli.__doc__ is not None
+        assert listed == {int(code) for code in re.findall(r"\b\d\b", cli.__doc__)}
+
+    def test_usage_and_bad_input_end_with_2(self, tmp_path: Path) -> None:
+        command = shutil.which("edge-embed", path=SCRIPTS)
+        assert command is not None
+        for arguments in (["no-such-command"], ["inspect", "absent.onnx"], ["export", "absent.pt", "--target", "onnx"]):
+            done = subprocess.run([command, *arguments], cwd=tmp_path, capture_output=True, check=False)
+            assert done.returncode == 2, done.stderr
+
+    def test_every_command_line_in_the_text_is_one(self) -> None:
+        for line in re.findall(r"`(edge-embed [^`]+)`|^(edge-embed .+)$", README, re.MULTILINE):
+            _, name, *rest = "".join(line).split()
+            options = {word for word in rest if word.startswith("--")}
+            assert options <= _long_options(cli.main.commands[name]), line
+
+
+def _long_options(command: click.Command) -> set[str]:
+    """Long options as ``--help`` shows them, without ``--help``."""
+    context = click.Context(command, info_name=command.name)
+    shown = re.findall(r"^\s+(?:-\w, )?(--[\w-]+)", command.get_help(context), re.MULTILINE)
+    return set(shown) - {"--help"}
+
+
+class TestDescription:
+    def test_every_link_leads_somewhere(self) -> None:
+        for name in ("README.md", "CHANGELOG.md", "runtime_ops/README.md", "samples/next_word/README.md"):
+            document = ROOT / name
+            for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
+                assert target.startswith("https://") or (document.parent / target).exists(), f"{name}: {target}"
+
+    def test_the_tree_is_the_tree(self) -> None:
+        parent, shown = Path(), set()
+        for line in only("text tree").splitlines():
+            name = line.split()[0]
+            path = parent / name if line.startswith("  ") else Path(name)
+            parent = parent if line.startswith("  ") else path
+            assert (ROOT / path).is_dir() == name.endswith("/"), path
+            assert (ROOT / path).exists(), path
+            shown.add(path)
+        there = {path.parent.relative_to(ROOT) for path in (ROOT / "edge_embed").glob("*/__init__.py")}
+        assert there <= shown
+
+    def test_the_layers_are_those_of_the_import_rules(self) -> None:
+        rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        (layers,) = [rule["layers"] for rule in rules if rule["id"] == "layers"]
+        assert only("text layers").splitlines() == layers
+
+    def test_every_public_name_in_it_exists(self) -> None:
+        for name in set(re.findall(r"\bedge_embed\.(\w+)", README)) - {"exporters"}:
+            assert name in edge_embed.__all__, name
+
+    def test_every_path_in_it_exists(self) -> None:
+        for path in re.findall(r"`((?:edge_embed|exporters|runtime_ops|samples|tests)/[\w./]*)`", README):
+            if path != "runtime_ops/kernels/x/":
+                assert (ROOT / path).exists(), path
+
+    def test_the_changelog_names_this_version(self) -> None:
+        assert edge_embed.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

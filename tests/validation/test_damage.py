@@ -1,0 +1,96 @@
+"""A damaged file is bad input (exit code 2), whatever is missing, and says which file it is."""
+
+import os
+
+import onnx
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.validation.exported import ExportedModel
+
+
+def refused(exported, message: str) -> None:
+    with pytest.raises(BadInputError, match=message) as caught:
+        exported.validate()
+    assert str(exported.path) in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def place(name: str, **new: str):
+    """Change where the external data of a tensor is said to lie."""
+
+    def change(model: onnx.ModelProto) -> None:
+        tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+        for entry in tensor.external_data:
+            entry.value = new.get(entry.key, entry.value)
+
+    return change
+
+
+def test_missing_file(inline):
+    inline.path.unlink()
+    refused(inline, "no such file")
+
+
+def test_not_an_onnx_file(inline):
+    inline.path.write_bytes(b"PK\x03\x04 this is something else")
+    refused(inline, "damaged or no ONNX model|cut or no ONNX model")
+
+
+def test_empty_file(inline):
+    inline.path.write_bytes(b"")
+    refused(inline, "cut or no ONNX model")
+
+
+def test_every_truncation(inline):
+    content = inline.path.read_bytes()
+    for length in (*range(1, len(content), len(content) // 97), len(content) - 1):
+        inline.path.write_bytes(content[:length])
+        with pytest.raises(BadInputError):
+            ExportedModel(inline.path)
+
+
+def test_missing_external_data(external):
+    external.data.unlink()
+    refused(external, external.data.name)
+
+
+def test_short_external_data(external):
+    content = external.data.read_bytes()
+    external.data.write_bytes(content[:-1])
+    refused(external, "expected at least")
+
+
+def test_shorter_length_than_the_tensor(external):
+    external.edit(place("topic.values", length="8"))
+    refused(external, "topic.values")
+
+
+@pytest.mark.parametrize("location", ["../outside.data", "/etc/hostname", "a/../../outside.data", ""])
+def test_escaping_external_data(external, location):
+    (external.path.parent.parent / "outside.data").write_bytes(external.data.read_bytes())
+    external.edit(place("topic.values", location=location))
+    refused(external, "external data")
+
+
+def test_symbolic_link_out_of_the_folder(external):
+    outside = external.path.parent.parent / "outside.data"
+    external.data.rename(outside)
+    os.symlink(outside, external.data)
+    refused(external, "outside the model's folder")
+
+
+def test_node_that_no_runtime_knows(inline):
+    def change(model: onnx.ModelProto) -> None:
+        next(node for node in model.graph.node if node.op_type == "LSTM").op_type = "LSTN"
+
+    inline.edit(change)
+    refused(inline, "LSTN")
+
+
+def test_damaged_manifest(inline):
+    def change(model: onnx.ModelProto) -> None:
+        model.metadata_props[0].value = model.metadata_props[0].value.replace('"dpq"', '"dpp"', 1)
+
+    inline.edit(change)
+    refused(inline, "manifest")

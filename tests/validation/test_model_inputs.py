@@ -1,0 +1,74 @@
+"""Inputs are random where they may be, and like the example where they must be."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.validation.model_inputs import id_bounds, make_cases
+
+from .conftest import make_program
+
+
+class Positions(nn.Module):
+    """Two tables by one input, a position table of 9 rows by the length, a mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.small = DPQEmbedding(20, 8, 4, 2)
+        self.large = DPQEmbedding(40, 8, 4, 2)
+        self.position = nn.Embedding(9, 8)
+
+    def forward(self, ids, other, mask):
+        places = torch.arange(ids.shape[1]).expand(ids.shape)
+        rows = self.small(ids) + self.large(ids * 1) + self.large(other) + self.position(places)
+        return rows * mask.unsqueeze(-1)
+
+
+def positions(tmp_path, length=4):
+    ids = torch.randint(1, 20, (2, length))
+    return make_program(Positions(), (ids, ids + 15, torch.full((2, length), 3.0)), tmp_path)
+
+
+def test_ids_stay_below_the_smallest_table_they_reach(tmp_path):
+    # The length of `ids` reaches the position table, their values do not.
+    assert id_bounds(positions(tmp_path)) == {"ids": 20, "other": 40}
+
+
+def test_other_inputs_take_the_examples_values(tmp_path):
+    cases, left_out = make_cases(positions(tmp_path), np.random.default_rng(0))
+    assert left_out == []
+    assert len({case.inputs[0].shape for case in cases}) == 3
+    for case in cases:
+        assert (case.inputs[2] == 3.0).all()
+        assert case.inputs[0].any()
+
+
+def test_a_size_that_the_model_refuses_is_left_out_with_the_reason(tmp_path):
+    class Short(Positions):
+        def __init__(self):
+            super().__init__()
+            self.position = nn.Embedding(5, 8)
+
+    ids = torch.randint(1, 20, (2, 4))
+    program = make_program(Short(), (ids, ids, torch.ones(2, 4)), tmp_path)
+    cases, left_out = make_cases(program, np.random.default_rng(0))
+    assert len(cases) == 3
+    assert len(left_out) == 1
+    assert "sequence=7" in left_out[0]
+
+
+def test_ids_that_the_model_shifts_come_from_the_example(tmp_path):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = DPQEmbedding(20, 8, 4, 2)
+
+        def forward(self, ids):
+            return self.table(ids - 1000)
+
+    program = make_program(Shifted(), (torch.randint(1000, 1020, (2, 4)),), tmp_path)
+    cases, left_out = make_cases(program, np.random.default_rng(0))
+    assert len(left_out) == 3
+    assert [case.name for case in cases][1:] == [f"{text.partition(':')[0]} from the example" for text in left_out]
+    assert all(int(case.inputs[0].min()) >= 1000 for case in cases)

@@ -1,0 +1,207 @@
+"""Whatever differs in a sound file is found, and named: exit code 3."""
+
+import onnx
+import onnx.inliner
+import pytest
+import torch
+from onnx import numpy_helper, parser
+
+from edge_embed.exporters.onnx.dpq import DPQ
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.lowering.graph import lower_program
+
+from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_model, make_program
+
+
+def failures_of(exported: Exported) -> str:
+    report = exported.validate()
+    assert report.exit_code == 3
+    assert not report.passed
+    return "\n".join(report.failures())
+
+
+def statuses(checks) -> dict[str, str]:
+    return {check.name: check.status for check in checks}
+
+
+def test_one_bit_of_a_code(exported):
+    # Rows of `word` have two bytes of 3 groups of 3 bits: bit 4 of byte 0 is in group 1.
+    exported.flip("word.codes", byte=2 * 17, bit=4)
+    report = exported.validate()
+    assert report.exit_code == 3
+    word, topic = report.tables
+    stored = {check.name: check for check in word.checks}["stored rows"]
+    assert stored.status == "failed"
+    assert "row 17, group 1" in stored.detail
+    assert statuses(word.checks)["manifest"] == "failed"
+    assert statuses(word.paths) == {
+        "training form": "passed",
+        "packed oracle": "passed",
+        "ONNX reference evaluator": "failed",
+        "portable body": "failed",
+        "custom op": "failed",
+    }
+    assert all("row 17, group 1" in path.detail for path in word.paths[2:])
+    assert {*statuses(topic.checks).values(), *statuses(topic.paths).values()} == {"passed"}
+    assert all(text.startswith(("table word", "model")) for text in report.failures())
+
+
+def test_one_bit_of_a_shared_value(exported):
+    packed = exported.lowered.tables["topic"]
+    row = 23
+    code = int(packed.codes_of(row)[0])
+    first = next(at for at in range(FROZEN_ROWS) if code in packed.codes_of(at))
+    exported.flip("topic.values", byte=4 * (16 * code + 1), bit=0)  # 16 columns a group
+    text = failures_of(exported)
+    assert f"table topic: stored rows: values differ at group 0, code {code}, column 1" in text
+    assert f"first used by row {first}" in text
+    assert "table topic: custom op" in text
+    assert "table topic: portable body" in text
+
+
+def test_lowest_bit_of_a_value_is_seen_by_the_paths_alone(inline):
+    # As if stored bytes had not been compared: the ids must show it.
+    packed = inline.lowered.tables["word"]
+    code = int(packed.codes_of(9)[2])
+    inline.flip("word.values", byte=4 * (2 * 7 + code) * 16, bit=0)  # 7 codes a group, 16 columns
+    word = inline.validate().tables[0]
+    assert [path.status for path in word.paths] == ["passed", "passed", "failed", "failed", "failed"]
+    assert all("group 2, column 32" in path.detail for path in word.paths[2:])
+
+
+def test_a_weight_of_the_rest(exported):
+    exported.flip("head.bias", byte=4 * 7 + 3, bit=0)
+    report = exported.validate()
+    assert report.exit_code == 3
+    assert all(check.status == "passed" for table in report.tables for check in (*table.checks, *table.paths))
+    assert [path.status for path in report.model.paths] == ["passed", "passed", "failed", "failed", "failed"]
+    assert "logits" in report.model.paths[4].detail
+
+
+def test_file_of_another_training(originals, tmp_path):
+    model = make_model()
+    with torch.no_grad():
+        model.word.query.add_(torch.randn_like(model.word.query))
+    example = originals["never"].program.example_inputs
+    export_onnx(lower_program(make_program(model, example, tmp_path)), tmp_path / "model.onnx")
+    other = Exported(originals["never"].program, originals["never"].lowered, tmp_path / "model.onnx")
+    assert "table word: stored rows" in failures_of(other)
+
+
+def test_not_a_number_in_a_weight(tmp_path):
+    model = make_model()
+    with torch.no_grad():
+        model.head.weight[3, 1] = float("nan")
+    program = make_program(model, (torch.randint(3, ROWS, (2, 5)), torch.randn(2, 5, DIM)), tmp_path)
+    lowered = lower_program(program)
+    export_onnx(lowered, tmp_path / "model.onnx")
+    text = failures_of(Exported(program, lowered, tmp_path / "model.onnx"))
+    for path in ("training form", "portable body", "custom op"):
+        assert f"model: {path}: logits" in text
+    assert "NaN or infinite" in text
+
+
+def test_attribute_of_a_node(inline):
+    def change(model: onnx.ModelProto) -> None:
+        node = next(node for node in model.graph.node if "word.codes" in node.input)
+        next(item for item in node.attribute if item.name == "padding_idx").i = -1
+
+    inline.edit(change)
+    text = failures_of(inline)
+    assert "table word: node" in text
+    assert "'padding_idx': -1" in text
+    assert "table word: custom op" in text
+
+
+def test_manifest_of_another_file(inline):
+    def change(model: onnx.ModelProto) -> None:
+        del model.metadata_props[:]
+
+    inline.edit(change)
+    assert "table word: manifest: the file has none" in failures_of(inline)
+
+
+def test_missing_body(inline):
+    inline.edit(lambda model: model.ClearField("functions"))
+    report = inline.validate()
+    assert report.exit_code == 3
+    for table in report.tables:
+        assert statuses(table.checks)["portable body"] == "failed"
+        assert statuses(table.paths)["portable body"] == "failed"
+        assert statuses(table.paths)["custom op"] == "passed"
+    assert report.model.kernel.status == "failed"
+
+
+def replace_body(exported: Exported, old: str, new: str) -> None:
+    names = ", ".join(DPQ.attribute_names)
+    text = f'<domain: "edge_embed", opset_import: ["": 18]>\nDPQEmbedding <{names}> {DPQ.body.strip()}'
+    assert text.count(old) == 1
+    body = parser.parse_function(text.replace(old, new))
+
+    def change(model: onnx.ModelProto) -> None:
+        model.functions[0].CopyFrom(body)
+
+    exported.edit(change)
+
+
+@pytest.mark.parametrize(
+    ("guard", "accepted"),
+    [
+        ("safe_ids = Where (outside, zero, wide_ids)", -1),  # clamped
+        ("safe_ids = Identity (wide_ids)", -1),  # left to Gather, which counts from the end
+        ("safe_ids = Where (below, num_rows, zero)", ROWS),
+    ],
+)
+def test_body_that_accepts_ids_out_of_range(inline, guard, accepted):
+    replace_body(inline, "safe_ids = Where (outside, num_rows, wide_ids)", guard)
+    report = inline.validate()
+    assert report.exit_code == 3
+    word = {path.name: path for path in report.tables[0].paths}
+    assert word["custom op"].status == "passed"
+    for name in ("portable body", "ONNX reference evaluator"):
+        assert word[name].status == "failed"
+        assert f"id {accepted} gives a row" in word[name].detail or "got" in word[name].detail
+
+
+def test_body_that_forgets_the_padding_row(inline):
+    replace_body(inline, "rows = Where (is_padding_row, no_value, selected)", "rows = Identity (selected)")
+    text = failures_of(inline)
+    assert "table word: portable body" in text
+    assert "row 2, group 0" in text
+    assert "table word: custom op" not in text
+
+
+def test_inlined_by_another_tool(inline):
+    model = onnx.inliner.inline_local_functions(onnx.load(inline.path))
+    inline.path.write_bytes(model.SerializeToString())
+    report = inline.validate()
+    assert report.exit_code == 3
+    for table in report.tables:
+        assert statuses(table.checks)["node"] == "failed"
+        assert statuses(table.checks)["stored rows"] == "passed"
+        assert statuses(table.paths)["custom op"] == "not run"
+
+
+def test_table_that_the_model_has_not(inline):
+    def change(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            tensor.name = tensor.name.replace("topic.", "other.")
+        for node in model.graph.node:
+            for index, name in enumerate(node.input):
+                node.input[index] = name.replace("topic.", "other.")
+
+    inline.edit(change)
+    text = failures_of(inline)
+    assert "made from another model" in text
+    assert "table topic: node" in text
+
+
+def test_table_that_lost_a_row(inline):
+    def change(model: onnx.ModelProto) -> None:
+        (found,) = (tensor for tensor in model.graph.initializer if tensor.name == "word.codes")
+        found.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(found)[:-1], "word.codes"))
+
+    inline.edit(change)
+    text = failures_of(inline)
+    assert f"table word: stored rows: codes: got uint8 [{ROWS - 1}, 2], expected uint8 [{ROWS}, 2]" in text
+    assert "table word: custom op" in text

@@ -1,0 +1,42 @@
+"""Tables stay packed after loading, and the kernel is seen to run."""
+
+import pytest
+
+from edge_embed.runtime.session import create_session
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.optimized import LEVELS, Optimized, kernel_check, optimize
+
+REST_OF_BODIES = 2048  # constants of the body: a few hundred bytes a node
+
+
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_initializers_together_stay_packed(originals, level, library):
+    original = originals["never"]
+    found = optimize(original.path, level, library)
+    stored = ExportedModel(original.path).initializer_bytes()
+    assert stored <= found.initializer_bytes <= stored + REST_OF_BODIES
+    assert found.own_nodes == (2 if library else 0)
+
+
+def test_a_session_runs_what_was_measured(originals):
+    assert create_session(originals["always"].path, portable=True).get_inputs()[0].name == "ids"
+
+
+def all_levels(with_library: int, without: int) -> list[Optimized]:
+    sides = ((True, with_library), (False, without))
+    return [Optimized(level, library, nodes, 0) for level in LEVELS for library, nodes in sides]
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (all_levels(2, 0), "passed"),
+        (all_levels(0, 0), "failed"),  # a library that registers nothing: the body ran
+        (all_levels(1, 0), "failed"),
+        (all_levels(2, 2), "failed"),
+        (all_levels(2, 0)[1:], "failed"),
+    ],
+)
+def test_kernel_check_tells_kernel_and_body_apart(originals, found, status):
+    assert kernel_check(ExportedModel(originals["never"].path), found).status == status
