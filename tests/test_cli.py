@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys; from edge_embed.cli import main\ntry: main(['--help'])\nfinally: assert 'torch' not in sys.modules"
+    code = "import sys; from edge_embed.cli import main\ntry: main(['-h'])\nfinally: assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 

@@ -86,7 +86,9 @@ class TestBlocks:
         known = {"python", "sh", "cpp", "java", "text", "text output", "text tree", "text layers"}
         assert {block.language for block in BLOCKS} == known
 
-    @pytest.mark.parametrize("block", filter(is_make, BLOCKS), ids=lambda block: block.text.strip())
+    @pytest.mark.parametrize(
+        "block", [block for block in BLOCKS if is_make(block)], ids=lambda block: block.text.strip()
+    )
     def test_make_has_the_target(self, block: Block) -> None:
         run([*shlex.split(block.text), "--dry-run"], ROOT)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edge_embed.errors import EdgeEmbedError
+from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.runtime.library import get_library_path
 
 SCHEMA_VERSION = 1
@@ -99,15 +100,14 @@ def diagnose() -> DoctorReport:
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {name: _version(name) for name in _DISTRIBUTIONS}
     problems = [_missing(name) for name, version in versions.items() if version is None]
-    written = _attempt(_written_versions, problems)
     library = _attempt(lambda: _library(problems), problems)
     return DoctorReport(
         versions=versions,
         system=f"{platform.system()} {platform.machine()}",
         cpu_features=_cpu_features(),
         library=library,
-        opset=written and written[0],
-        ir_version=written and written[1],
+        opset=OPSET,
+        ir_version=IR_VERSION,
         providers=_attempt(_providers, problems) or [],
         problems=problems,
     )
@@ -151,12 +151,6 @@ def _what_and_remedy(message: str) -> tuple[str, str]:
     """Our errors end with the remedy, after the last colon."""
     what, _, remedy = message.rpartition(": ")
     return what or message, remedy if what else "see the message"
-
-
-def _written_versions() -> tuple[int, int]:
-    from edge_embed.exporters.onnx.method import IR_VERSION, OPSET  # noqa: PLC0415  (it loads onnxscript)
-
-    return OPSET, IR_VERSION
 
 
 def _providers() -> list[str]:

@@ -9,17 +9,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.inspection.hashing import HashCheck
-from edge_embed.inspection.onnx_tables import (
-    DOMAIN,
-    MANIFEST_KEY,
-    METADATA_KEY,
-    VOCABULARY_KEY,
-    OnnxTable,
-    check_specs,
-    nodes_of,
-    tables_of_nodes,
-)
+from edge_embed.inspection.onnx_tables import OnnxTable, check_specs, nodes_of, tables_of_nodes
 from edge_embed.inspection.onnx_weights import Weights, dtype_name
 from edge_embed.inspection.report import (
     DenseInfo,

@@ -6,17 +6,12 @@ from dataclasses import dataclass
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, located
-
-# As the exporter writes them; its own constants would bring torch along. A test keeps both equal.
-DOMAIN = "edge_embed"
-MANIFEST_KEY = "edge_embed.tables"
-VOCABULARY_KEY = "edge_embed.vocabulary"
-METADATA_KEY = "edge_embed.metadata"
 
 Attributes = Mapping[str, int]
 

@@ -4,11 +4,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from edge_embed.inspection.onnx_tables import DOMAIN
+from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.manifest import FORMAT_VERSION
-
-_OPSET, _IR_VERSION = 18, 10
 
 
 def probe_table() -> PackedDPQ:
@@ -38,5 +36,5 @@ def probe_model(table: PackedDPQ) -> onnx.ModelProto:
         [helper.make_tensor_value_info("rows", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(table.codes, "codes"), numpy_helper.from_array(table.values, "values")],
     )
-    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)

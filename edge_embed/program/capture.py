@@ -107,7 +107,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would be frozen silently.
-    sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+    sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
     with _eval_mode(model), sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model):
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 

@@ -12,8 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.export import MANIFEST_KEY
-from edge_embed.exporters.onnx.method import DOMAIN
+from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
 from edge_embed.inspection.onnx_weights import ExternalTensor, Weights
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.form import TensorSpec

@@ -18,7 +18,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from edge_embed.exporters.onnx.method import IR_VERSION, OPSET
+from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
 from edge_embed.report.results import LatencyResult, LatencySection
 from edge_embed.validation import ids as random_ids

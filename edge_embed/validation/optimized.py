@@ -14,7 +14,7 @@ import onnx
 import onnxruntime as ort
 from onnx import GraphProto, TensorProto
 
-from edge_embed.exporters.onnx.method import DOMAIN
+from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.inspection.onnx_weights import expected_bytes
 from edge_embed.report.results import Check, LoadedSize
 from edge_embed.validation import paths

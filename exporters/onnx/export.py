@@ -21,7 +21,16 @@ from torch.export import Dim, ExportedProgram
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.dpq import DPQ
-from edge_embed.exporters.onnx.method import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, OnnxMethod
+from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.exporters.onnx.names import (
+    DOMAIN,
+    DOMAIN_VERSION,
+    IR_VERSION,
+    MANIFEST_KEY,
+    METADATA_KEY,
+    OPSET,
+    VOCABULARY_KEY,
+)
 from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
 from edge_embed.exporters.onnx.storage import ExternalData, goes_external, write_model
 from edge_embed.files import new_files
@@ -31,7 +40,6 @@ from edge_embed.program.capture import trace
 from edge_embed.program.program import Program, ProgramInput
 
 METHODS: tuple[OnnxMethod, ...] = (DPQ,)
-MANIFEST_KEY = "edge_embed.tables"
 
 
 @dataclass(frozen=True)
@@ -178,9 +186,9 @@ def _metadata(lowered: LoweredProgram) -> dict[str, str]:
     program = lowered.program
     properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
     if program.vocabulary is not None:
-        properties["edge_embed.vocabulary"] = json.dumps(list(program.vocabulary), ensure_ascii=False)
+        properties[VOCABULARY_KEY] = json.dumps(list(program.vocabulary), ensure_ascii=False)
     if program.metadata:
-        properties["edge_embed.metadata"] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
+        properties[METADATA_KEY] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
     return properties
 
 

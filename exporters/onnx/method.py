@@ -9,10 +9,7 @@ from onnx import parser
 from onnx.defs import OpSchema
 from onnxscript import values
 
-DOMAIN = "edge_embed"
-DOMAIN_VERSION = 1
-OPSET = 18
-IR_VERSION = 10
+from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
 
 
 @dataclass(frozen=True)

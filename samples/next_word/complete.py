@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from vocabulary import PADDING, UNKNOWN, Vocabulary
+from vocabulary import PADDING, Vocabulary
 
 import edge_embed
 
@@ -28,6 +28,7 @@ class Completer:
         words = json.loads(properties["edge_embed.vocabulary"])
         metadata = json.loads(properties["edge_embed.metadata"])
         self._vocabulary = Vocabulary(words, metadata["tokenizer"])
+        self._is_sign = np.array([not word[0].isalnum() for word in words])  # <pad> and <unk> too
 
     def suggest(self, texts: list[str], count: int = 3) -> list[Suggestions]:
         """The likeliest next words of every text, with their probabilities; all texts in one run."""
@@ -41,7 +42,7 @@ class Completer:
     def _best(self, logits: np.ndarray[tuple[int], np.dtype[np.float32]], count: int) -> Suggestions:
         chances = np.exp(logits - logits.max())
         chances /= chances.sum()
-        chances[[PADDING, UNKNOWN]] = 0  # no words to suggest
+        chances[self._is_sign[: len(chances)]] = 0  # nobody wants those suggested
         best = np.argsort(-chances)[:count]
         return [(self._vocabulary.words[word], float(chances[word])) for word in best]
 

@@ -38,7 +38,7 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
                 ids = batch.masked_fill(hidden & (batch != PADDING), UNKNOWN)
                 optimizer.zero_grad()
                 loss = _loss(model, ids[:, :-1], batch[:, 1:])
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from edge_embed.exporters.onnx.method import IR_VERSION, OPSET
+from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection import doctor
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.inspection.probe import probe_model, probe_table

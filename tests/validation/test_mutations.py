@@ -200,6 +200,7 @@ def test_table_that_lost_a_row(inline):
     def change(model: onnx.ModelProto) -> None:
         (found,) = (tensor for tensor in model.graph.initializer if tensor.name == "word.codes")
         found.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(found)[:-1], "word.codes"))
+        model.graph.ClearField("value_info")  # else the checker sees it first
 
     inline.edit(change)
     text = failures_of(inline)

@@ -70,22 +70,33 @@ class Exported:
                 assert got.tobytes() == wanted.tobytes(), way
 
 
+def export_model(folder: Path, model: nn.Module, example: Any = None, external_data: Any = "auto",
+                 **options: Any) -> Exported:  # fmt: skip
+    with (folder / "model.pt").open("wb") as file:
+        write_archive(model, file, torch.tensor([[1, 2, 3], [4, 5, 0]]) if example is None else example, **options)
+    program = read_program(folder / "model.pt")
+    lowered = lower_program(program)
+    return Exported(model.eval(), program, lowered, export_onnx(lowered, folder / "model.onnx", external_data))
+
+
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Exported]:
     """A function: module and example inputs -> exported file, in a folder of its own."""
     numbers = itertools.count()
 
-    def run(model: nn.Module, example: Any = None, external_data: Any = "auto", **options: Any) -> Exported:
+    def run(model: nn.Module, *arguments: Any, **options: Any) -> Exported:
         folder = tmp_path / f"export{next(numbers)}"
         folder.mkdir()
-        with (folder / "model.pt").open("wb") as file:
-            write_archive(model, file, torch.tensor([[1, 2, 3], [4, 5, 0]]) if example is None else example, **options)
-        program = read_program(folder / "model.pt")
-        lowered = lower_program(program)
-        written = export_onnx(lowered, folder / "model.onnx", external_data)
-        return Exported(model.eval(), program, lowered, written)
+        return export_model(folder, model, *arguments, **options)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def one_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """One table with a padding row, exported once for all tests that only read or run it."""
+    torch.manual_seed(0)
+    return export_model(tmp_path_factory.mktemp("one_table"), table(num_codes=11, padding_idx=-1))
 
 
 class Sum(nn.Module):

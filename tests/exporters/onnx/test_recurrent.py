@@ -21,6 +21,11 @@ LAYERS = {
 }
 
 
+# The reference evaluator of onnx 1.23 knows no Relu inside an RNN.
+WAYS = dict.fromkeys(["LSTM", "GRU", "RNN_TANH"], ("library", "portable", "reference"))
+WAYS["RNN_RELU"] = ("library", "portable")
+
+
 class Recurrent(nn.Module):
     """Embedding, recurrent layer, and what ``after`` says: nothing, residual, concat or attention."""
 
@@ -62,7 +67,7 @@ def check(export, model: Recurrent, example: tuple[int, int] = (2, 3)) -> None:
             expected = [output.numpy() for output in model(*inputs)]
         for got, wanted in zip(exported.trained(*inputs), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
-        for way in ("library", "portable", "reference"):
+        for way in WAYS[model.recurrent.mode]:
             for got, wanted in zip(exported.run(way, *inputs), expected, strict=True):
                 assert got.shape == wanted.shape, (way, batch, length)
                 np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=way)

@@ -1,0 +1,11 @@
+"""What an exported file calls things: constants only, so that reading a file does not load torch."""
+
+DOMAIN = "edge_embed"
+DOMAIN_VERSION = 1
+OPSET = 18
+IR_VERSION = 10
+
+# Keys of ModelProto.metadata_props; the first holds the manifest of a packed file.
+MANIFEST_KEY = "edge_embed.tables"
+VOCABULARY_KEY = "edge_embed.vocabulary"
+METADATA_KEY = "edge_embed.metadata"

@@ -1,0 +1,79 @@
+"""Every known attack on a saved program: nothing runs, and what cannot be read is refused by name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import attacks
+import pytest
+import torch
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.reader import read_program
+
+# The payloads below would work: without them the tests could pass because an attack is merely broken.
+_STRONGEST = ("expr_str_runs_code", "samples_hold_a_pickle", "weight_is_a_pickle", "tree_specs_import_modules")
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Path:
+    return tmp_path / "canary"
+
+
+def written(tmp_path: Path, attack: attacks.Attack, canary: Path) -> Path:
+    path = tmp_path / "model.pt"
+    path.write_bytes(attacks.hostile(attack, canary))
+    return path
+
+
+@pytest.mark.parametrize("name", attacks.REFUSED)
+def test_refused(name: str, tmp_path: Path, canary: Path) -> None:
+    path = written(tmp_path, attacks.REFUSED[name], canary)
+    with pytest.raises(BadInputError, match=str(path)):
+        read_program(path)
+    assert sorted(tmp_path.iterdir()) == [path], "the payload ran"
+
+
+@pytest.mark.parametrize("name", attacks.IGNORED)
+def test_ignored(name: str, tmp_path: Path, canary: Path) -> None:
+    """Fields that are not read do not matter: the program is the same as without them, and runs."""
+    path = written(tmp_path, attacks.IGNORED[name], canary)
+    clean = tmp_path / "clean.pt"
+    clean.write_bytes(attacks.pack(attacks.clean()))
+    hostile, good = read_program(path), read_program(clean)
+    for got, expected in zip(
+        hostile.run(*hostile.example_inputs), good.run(*good.example_inputs), strict=True
+    ):
+        assert torch.equal(got, expected)
+    assert not canary.exists(), "the payload ran"
+    assert attacks.IMPORTED not in sys.modules, "the file chose a module to import"
+
+
+@pytest.mark.parametrize("name", _STRONGEST)
+def test_torch_export_load_would_have_run_it(name: str, tmp_path: Path, canary: Path) -> None:
+    """Why this reader exists; if torch mends these one day, the reader may become simpler."""
+    path = written(tmp_path, (attacks.REFUSED | attacks.IGNORED)[name], canary)
+    code = (
+        "import sys, torch, edge_embed.ops.dpq\n"
+        "try: torch.export.load(sys.argv[1])\n"
+        "except Exception: pass\n"
+        f"print('ran' if {attacks.IMPORTED!r} in sys.modules else '')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    assert canary.exists() or done.stdout.endswith("ran\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("attack", "named"),
+    [
+        ("operator_writes_files", "aten.from_file.default"),
+        ("higher_order_operator", "control flow"),
+        ("buffer_is_changed", "'scale'"),
+        ("weight_is_a_pickle", "pickle"),
+        ("target_system", "os.system"),
+        ("target_in_place", "changes a tensor in place"),
+    ],
+)
+def test_the_offender_is_named(attack: str, named: str, tmp_path: Path, canary: Path) -> None:
+    with pytest.raises(BadInputError, match=named):
+        read_program(written(tmp_path, attacks.REFUSED[attack], canary))
