@@ -180,43 +180,13 @@ def value_array(value: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.float
     return value.detach().cpu().contiguous().numpy()
 
 
-@torch.library.custom_op("edge_embed::dpq_trainable", mutates_args=())
-def _dpq_trainable(
-    ids: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    variant: str,
-    padding_idx: int | None,
-) -> Tensor:
-    return trainable_rows(ids, query, key, value, mean, variance, variant, padding_idx)
+_trainable = torch.library.custom_op("edge_embed::dpq_trainable", trainable_rows, mutates_args=())
+_trainable.register_fake(lambda ids, query, key, value, *rest: value.new_empty(*ids.shape, query.shape[1]))
 
-
-@_dpq_trainable.register_fake
-def _(
-    ids: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    variant: str,
-    padding_idx: int | None,
-) -> Tensor:
-    return value.new_empty(*ids.shape, query.shape[1])
-
-
-@torch.library.custom_op("edge_embed::dpq_frozen", mutates_args=())
-def _dpq_frozen(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
-    return frozen_rows(ids, packed_codes, value, num_groups, padding_idx)
-
-
-@_dpq_frozen.register_fake
-def _(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
-    return value.new_empty(*ids.shape, num_groups * value.shape[2])
-
+_frozen = torch.library.custom_op("edge_embed::dpq_frozen", frozen_rows, mutates_args=())
+_frozen.register_fake(
+    lambda ids, codes, value, num_groups, padding_idx: value.new_empty(*ids.shape, num_groups * value.shape[2])
+)
 
 TRAINABLE = torch.ops.edge_embed.dpq_trainable.default
 FROZEN = torch.ops.edge_embed.dpq_frozen.default

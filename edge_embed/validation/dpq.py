@@ -29,8 +29,12 @@ def _first_row(packed: PackedDPQ, stored_group: int, code: int) -> str:
     return "no row uses it"
 
 
+def _comparisons(packed: PackedDPQ) -> int:
+    return packed.num_groups * packed.num_codes  # every group with every code
+
+
 def _column(packed: PackedDPQ, index: int) -> str:
     return f"group {index // packed.values.shape[2]}, column {index}"
 
 
-DPQ = ValidationMethod(PackedDPQ.method, _locate, _column)
+DPQ = ValidationMethod(PackedDPQ.method, _locate, _comparisons, _column)

@@ -157,8 +157,8 @@ def _plans(program: Program) -> Iterator[_Plan]:
     other = {name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)}
     yield _Plan(f"uniform ids{_words(same)}", "uniform", same)
     yield _Plan(f"Zipf ids{_words(other)}", "zipf", other)
-    if example:
-        ones = dict.fromkeys(example, 1)
+    ones = dict.fromkeys(example, 1)
+    if ones != same:
         yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
 
 

@@ -24,9 +24,11 @@ GetRows = Callable[[Ids], Rows]
 
 _TRAINED_OPERATORS = {operator for method in METHODS for operator in method.packers}
 _PACKED_OPERATORS = {method.operator for method in METHODS}
-_BATCH = (64, 64)
-# The training form compares every id with every code: with 65,536 codes that is half a megabyte an id and group.
-_IDS_AT_ONCE = 128
+# The training form compares every id with every code: with 65,536 codes in 64 groups that is 32 MB and half
+# a second an id. Such tables get fewer ids, and few of them at once.
+_MOST_IDS, _FEWEST_IDS = 4096, 64
+_COMPARISONS_IN_ALL = 1 << 26
+_COMPARISONS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def table_of(node: fx.Node) -> str:
     return str(node.all_input_nodes[1].target).rpartition(".")[0]
 
 
-def training_rows(program: Program, call: fx.Node) -> GetRows:
-    """Run one operator of the original program on its own weights."""
+def training_rows(program: Program, call: fx.Node, table: Table) -> GetRows:
+    """Run one operator of the original program on its own weights, few ids at once."""
+    at_once = max(1, _COMPARISONS_AT_ONCE // table.method.comparisons(table.packed))
     _, *arguments = call.args
     values = [program.module.weight(str(item.target)) if isinstance(item, fx.Node) else item for item in arguments]
 
@@ -67,9 +70,9 @@ def training_rows(program: Program, call: fx.Node) -> GetRows:
         return result
 
     def rows(ids: Ids) -> Rows:
-        if ids.size <= _IDS_AT_ONCE:
+        if ids.size <= at_once:
             return run(ids)
-        parts = [run(ids.reshape(-1)[at : at + _IDS_AT_ONCE]) for at in range(0, ids.size, _IDS_AT_ONCE)]
+        parts = [run(ids.reshape(-1)[at : at + at_once]) for at in range(0, ids.size, at_once)]
         return np.concatenate(parts).reshape(*ids.shape, -1)
 
     return rows
@@ -78,11 +81,13 @@ def training_rows(program: Program, call: fx.Node) -> GetRows:
 def make_cases(table: Table, random: np.random.Generator) -> list[Case]:
     """The ids that every path must answer."""
     n = table.packed.num_embeddings
+    affordable = _COMPARISONS_IN_ALL // table.method.comparisons(table.packed)
+    count = min(max(affordable, _FEWEST_IDS), _MOST_IDS)
     ends = [0, n - 1, n // 2] + ([] if table.packed.padding_idx is None else [table.packed.padding_idx])
     return [
-        Case("uniform ids", random_ids.draw(random, "uniform", n, _BATCH)),
-        Case("Zipf ids", random_ids.draw(random, "zipf", n, _BATCH)),
-        Case("uniform int32 ids", random_ids.draw(random, "uniform", n, _BATCH[:1], np.int32)),
+        Case("uniform ids", random_ids.draw(random, "uniform", n, (count // 8, 8))),
+        Case("Zipf ids", random_ids.draw(random, "zipf", n, (8, count // 8))),
+        Case("uniform int32 ids", random_ids.draw(random, "uniform", n, (_FEWEST_IDS,), np.int32)),
         Case("first, last, middle and padding row", np.array(ends, np.int64)),
         Case("an id of rank 0", random_ids.draw(random, "uniform", n, ())),
         Case("an empty batch", np.zeros((0,), np.int64)),

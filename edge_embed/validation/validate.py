@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from torch import fx
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
@@ -97,9 +98,7 @@ class _Validation:
         """All stages in order."""
         structure = self._structure()
         calls = table_paths.calls_by_table(self._program, self._lowered)
-        tables = tuple(
-            self._table(table, table_paths.training_rows(self._program, calls[table.name])) for table in self._tables
-        )
+        tables = tuple(self._table(table, calls[table.name]) for table in self._tables)
         cases, left_out = model_inputs.make_cases(self._program, self._random)
         if not cases:
             raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
@@ -127,8 +126,9 @@ class _Validation:
             return (sound, Check("no other table", "failed", detail))
         return (sound,)
 
-    def _table(self, table: Table, trained: table_paths.GetRows) -> TableResult:
+    def _table(self, table: Table, call: fx.Node) -> TableResult:
         total = table.packed.nbytes
+        trained = table_paths.training_rows(self._program, call, table)
         checks = stored_checks(table, self._exported, lambda done: self._progress(f"rows of {table.name}", done, total))
         steps = _Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE)
         with tempfile.TemporaryDirectory() as folder:

@@ -32,7 +32,13 @@ from edge_embed.exporters.onnx.names import (
     VOCABULARY_KEY,
 )
 from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
-from edge_embed.exporters.onnx.storage import ExternalData, goes_external, write_model
+from edge_embed.exporters.onnx.storage import (
+    ExternalData,
+    goes_external,
+    has_weights_file,
+    weights_file,
+    write_model,
+)
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
@@ -66,7 +72,7 @@ def export_onnx(
         lowered: from `edge_embed.lowering.graph.lower_program`.
         path: the file to write; weights go to ``<path>.data`` beside it where they are external.
         external_data: ``auto`` keeps one file up to 128 MB of weights.
-        force: overwrite existing files.
+        force: overwrite existing files; the weights file of a replaced model goes with it.
 
     Raises:
         BadInputError: if the program has no compressed table, or an operator without ONNX equivalent.
@@ -79,9 +85,12 @@ def export_onnx(
             "place of nn.Embedding, or compress the trained table with `edge-embed compress`"
         )
     model = build_model(lowered)
-    data = [path.with_name(path.name + ".data")] if goes_external(model, external_data) else []
+    data = [weights_file(path)] if goes_external(model, external_data) else []
+    outdated = not data and has_weights_file(path)
     with new_files([*data, path], force=force) as temporary:
         write_model(model, temporary[-1], temporary[0] if data else None)
+    if outdated:  # they belonged to the file that was replaced
+        weights_file(path).unlink(missing_ok=True)
     return ExportedFile((path, *data), _dimensions(model, str), _dimensions(model, int))
 
 

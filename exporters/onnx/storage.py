@@ -30,10 +30,30 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     Raises:
         BadInputError: if they must not and the single file would pass protobuf's limit of 2 GB.
     """
-    size = sum(tensor.nbytes for _, tensor in _stored(model))
-    if external_data == "never" and size > _PROTOBUF_LIMIT:
-        raise BadInputError(f"{size} bytes of weights do not fit one ONNX file (limit 2 GB): use --external-data auto")
-    return external_data == "always" or (external_data == "auto" and size > AUTO_THRESHOLD)
+    sizes = [tensor.nbytes for _, tensor in _stored(model)]
+    if external_data == "never" and sum(sizes) > _PROTOBUF_LIMIT:
+        raise BadInputError(
+            f"{sum(sizes)} bytes of weights do not fit one ONNX file (limit 2 GB): use --external-data auto"
+        )
+    wanted = external_data == "always" or (external_data == "auto" and sum(sizes) > AUTO_THRESHOLD)
+    return wanted and max(sizes, default=0) >= _SMALLEST_EXTERNAL
+
+
+def weights_file(path: Path) -> Path:
+    """Where the weights of the ONNX file ``path`` go if they go outside."""
+    return path.with_name(path.name + ".data")
+
+
+def has_weights_file(path: Path) -> bool:
+    """Whether an ONNX file stands at ``path`` that keeps its weights in `weights_file`."""
+    if not path.is_file() or not weights_file(path).is_file():
+        return False
+    try:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer
+    except Exception:  # no ONNX file then, and the weights beside it are not ours to judge
+        return False
+    places = (entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+    return weights_file(path).name in places
 
 
 def write_model(model: ir.Model, path: Path, data_path: Path | None) -> None:

@@ -99,6 +99,13 @@ def one_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_model(tmp_path_factory.mktemp("one_table"), table(num_codes=11, padding_idx=-1))
 
 
+@pytest.fixture(scope="session")
+def large_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A table with more than 64 KB of codes and few values."""
+    torch.manual_seed(0)
+    return export_model(tmp_path_factory.mktemp("large_table"), table(num_embeddings=50_000, num_codes=16))
+
+
 class Sum(nn.Module):
     """Adds what its parts make of the same ids."""
 

@@ -1,0 +1,72 @@
+"""What cannot be exported is refused with its name and the remedy, and nothing is written."""
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx import export as export_module
+from edge_embed.workflow import check_target
+
+
+@pytest.mark.parametrize("model", [nn.Sequential(nn.Embedding(20, 4), nn.Linear(4, 2)), nn.Embedding(20, 4)])
+def test_a_model_without_a_compressed_table_is_told_of_compress(export, tmp_path, model):
+    with pytest.raises(BadInputError, match="no compressed table.*DPQEmbedding.*edge-embed compress") as caught:
+        export(model)
+    assert ("embeddings found: 0" in str(caught.value)) == isinstance(model, nn.Sequential)
+    assert not list(tmp_path.glob("**/*.onnx"))
+
+
+def test_a_model_without_any_table(export):
+    with pytest.raises(BadInputError, match=r"no compressed table \(embeddings found: none at all\)"):
+        export(nn.Linear(3, 2), torch.randn(4, 3))
+
+
+class After(nn.Module):
+    """A table, then a function of its rows."""
+
+    def __init__(self, table: nn.Module, function: object) -> None:
+        super().__init__()
+        self.table, self.function = table, function
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.function(self.table(ids))
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda rows: torch.linalg.svd(rows)[1], r"linalg_svd"),  # refused when the saved program is read
+        (lambda rows: torch.heaviside(rows, rows), r"heaviside"),  # no translation to ONNX
+    ],
+)
+def test_an_operator_without_equivalent_is_named(export, make_table, tmp_path, function, name):
+    with pytest.raises(BadInputError, match=name) as caught:
+        export(After(make_table(), function))
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("**/*.onnx"))
+
+
+def test_an_unknown_target_lists_the_known_ones():
+    with pytest.raises(BadInputError, match="unknown target 'tflight': expected one of onnx"):
+        check_target("tflight")
+    check_target("onnx")
+
+
+def test_float_ids_are_refused_when_saving(export, make_table):
+    with pytest.raises(BadInputError, match=r"ids must be integers, got torch.float32: .*ids\.long\(\)"):
+        export(make_table(), torch.zeros(2, 3))
+
+
+def test_example_ids_out_of_range_are_no_obstacle(export, make_table):
+    """Tracing looks at shapes only; a wrong example is caught where it is run."""
+    exported = export(make_table(), torch.tensor([[99, 3]]))
+    exported.assert_bit_exact(torch.tensor([[1, 2, 3]]))
+
+
+def test_every_compression_method_has_its_onnx_part():
+    """A method that lowering knows and the exporter does not would fail at the user's."""
+    from edge_embed.lowering import graph
+
+    assert [method.name for method in export_module.METHODS] == [method.name for method in graph.METHODS]

@@ -1,0 +1,127 @@
+"""The same model gives the same bytes anywhere, and nothing of the machine or the source is among them."""
+
+import getpass
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+from edge_embed.exporters.onnx.export import export_onnx
+
+_SCRIPT = '''
+import torch
+from torch import nn
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.lowering.graph import lower_program
+from edge_embed.program.capture import write_archive
+from edge_embed.program.reader import read_program
+from pathlib import Path
+
+
+class SecretArchitecture(nn.Module):
+    """secret docstring"""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.tag = DPQEmbedding(500, 12, 16, 3), DPQEmbedding(30, 12, 5, 4, "vq", padding_idx=0)
+        self.lstm, self.rnn = nn.LSTM(12, 6, batch_first=True), nn.RNN(12, 6, batch_first=True)
+        self.dense, self.head = nn.Embedding(30, 12), nn.Linear(12, 4)
+
+    def forward(self, ids, tags):
+        secret_variable = self.word(ids) + self.tag(tags) + self.dense(tags)  # secret comment
+        return {"logits": self.head(torch.cat([self.lstm(secret_variable)[0], self.rnn(secret_variable)[0]], -1))}
+
+
+torch.manual_seed(0)
+ids = torch.randint(0, 30, (2, 3))
+with open("model.pt", "wb") as file:
+    write_archive(SecretArchitecture(), file, (ids, ids.clone()), vocabulary=[str(i) for i in range(30)],
+                  metadata={"task": "none", "licence": "any"})
+lowered = lower_program(read_program(Path("model.pt")))
+export_onnx(lowered, Path("model.onnx"), "never")
+export_onnx(lowered, Path("outside.onnx"), "always")
+'''
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The same script run as two processes in two folders, with two seeds of the hash function."""
+    made = []
+    for seed in ("1", "2"):
+        folder = tmp_path_factory.mktemp(f"secretfolder{seed}" * int(seed))
+        (folder / f"secret_script_{seed}.py").write_text(_SCRIPT)
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1", "TZ": f"UTC{seed}"}
+        command = [sys.executable, f"secret_script_{seed}.py"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ""
+        made.append(folder)
+    return made
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx", "outside.onnx.data"])
+def test_two_processes_write_the_same_bytes(folders, name):
+    first, second = ((folder / name).read_bytes() for folder in folders)
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx"])
+def test_no_trace_of_the_machine_or_the_source(folders, name):
+    """Neither folders, user, script, class, variables nor comments; archive members are stored uncompressed."""
+    path = folders[0] / name
+    content = path.read_bytes()
+    if name.endswith(".pt"):
+        with zipfile.ZipFile(path) as archive:
+            assert all(member.compress_type == zipfile.ZIP_STORED for member in archive.infolist())
+    assert b"word" in content  # a control: what is searched is there as text
+    for trace in ("secret", "Secret", "__main__", str(folders[0]), "/tmp", str(Path.home()), ".py", "site-packages",
+                  f"/{getpass.getuser()}", sys.prefix, "nn_module_stack", "stack_trace"):  # fmt: skip
+        assert trace.encode() not in content, trace
+
+
+def test_exporting_twice_gives_the_same_bytes(one_table, tmp_path):
+    for name in ("a.onnx", "b.onnx"):
+        export_onnx(one_table.lowered, tmp_path / name)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes() == one_table.path.read_bytes()
+
+
+def test_a_model_of_a_test_module_leaves_no_trace(export, make_table, add_up):
+    exported = export(add_up(make_table(), make_table(16)))
+    for path in (exported.path, exported.path.with_name("model.pt")):
+        content = path.read_bytes()
+        for trace in (add_up.__name__, "conftest", Path(__file__).name, str(path.parent)):
+            assert trace.encode() not in content, (path.name, trace)
+
+
+def test_metadata_tells_tables_and_what_travels_with_the_model(folders):
+    model = onnx.load(folders[0] / "model.onnx")
+    properties = {item.key: item.value for item in model.metadata_props}
+    assert {key.partition(".")[0] for key in properties} == {"edge_embed"}
+    assert properties["edge_embed.vocabulary"].startswith('["0"')
+    assert "licence" in properties["edge_embed.metadata"]
+    assert "sha256" in properties["edge_embed.tables"]
+    assert model.producer_name == "edge-embed"
+    assert not model.doc_string
+    assert not model.graph.doc_string
+
+
+def test_the_exporter_says_nothing(one_table, tmp_path, capfd, recwarn, caplog):
+    with caplog.at_level("WARNING"):
+        export_onnx(one_table.lowered, tmp_path / "quiet.onnx")
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+    assert not caplog.records
+
+
+def test_the_exporter_leaves_the_model_as_it_was(export, make_table):
+    layer = make_table().train()
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    exported = export(torch.nn.Sequential(layer, torch.nn.Dropout().eval()).train(True))
+    assert exported.lowered.tables
+    assert all(torch.equal(before[name], tensor) for name, tensor in layer.state_dict().items())

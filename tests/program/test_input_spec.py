@@ -1,0 +1,72 @@
+"""``--input name:type[sizes]`` and the example inputs made from it."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.program.input_spec import InputSpec, make_examples
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ids:int64[batch,seq]", InputSpec("ids", torch.int64, ("batch", "seq"))),
+        ("x:float32[batch,16]", InputSpec("x", torch.float32, ("batch", 16))),
+        ("step:int64[]", InputSpec("step", torch.int64, ())),
+        (" mask:bool[ batch , 4 ] ", InputSpec("mask", torch.bool, ("batch", 4))),
+    ],
+)
+def test_parse(text: str, expected: InputSpec) -> None:
+    assert InputSpec.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ids", "ids:int64", "ids:int64[", "ids:int64[batch]x", ":int64[b]", "1x:int64[b]", "ids:int65[b]",
+     "ids:complex64[b]", "ids:int64[0]", "ids:int64[-1]", "ids:int64[1.5]", "ids:int64[a b]", "ids:int64[,]",
+     "ids:int64[b,]", "ids:int64[9999999999]", "ids:int64[[b]]", "ids int64[b]", "ïds:int64[b]", "ids:int64[²]",
+     "ids:__class__[b]", "ids:int64[b]\n:"],
+)  # fmt: skip
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(BadInputError, match="--input"):
+        InputSpec.parse(text)
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.large, self.small = DPQEmbedding(500, 8, 5, 2), nn.Embedding(7, 8)
+
+    def forward(self, ids: Tensor, x: Tensor, flag: Tensor | None = None) -> Tensor:
+        return self.large(ids) + self.small(ids) + x  # type: ignore[no-any-return]
+
+
+def specs(*texts: str) -> list[InputSpec]:
+    return [InputSpec.parse(text) for text in texts]
+
+
+def test_examples_fit_the_model_and_are_no_zeros() -> None:
+    wanted = specs("ids:int32[batch,words]", "x:float16[batch,words,8]", "flag:bool[words]")
+    examples = make_examples(Two(), wanted)
+    ids, x, flag = (examples[name] for name in ("ids", "x", "flag"))
+    assert ids.dtype == torch.int32
+    assert x.dtype == torch.float16
+    assert 1 <= int(ids.min()) <= int(ids.max()) < 7, "ids fit the smallest table"
+    assert x.shape == (*ids.shape, 8)
+    assert flag.dtype == torch.bool
+    assert len({*ids.shape, 8}) == 3, "sizes that are free differ, and from the fixed ones"
+    assert min(ids.shape) >= 2
+    again = make_examples(Two(), wanted)
+    assert all(torch.equal(examples[name], again[name]) for name in examples), "seeded"
+
+
+def test_too_large_an_example_is_refused() -> None:
+    with pytest.raises(BadInputError, match="too many"):
+        make_examples(Two(), specs("ids:int64[99999,99999]", "x:float32[8]"))
+
+
+def test_unknown_and_missing_names() -> None:
+    with pytest.raises(BadInputError, match=r"Two.forward takes ids, x, flag, got ids"):
+        make_examples(Two(), specs("ids:int64[b]"))
