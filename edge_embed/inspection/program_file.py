@@ -72,7 +72,7 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
-        notes=[] if tables else ["no compressed table: train one as DPQEmbedding, or use edge-embed compress"],
+        notes=[] if tables else ["no compressed table: train one as DPQEmbedding (edge-embed compress is planned)"],
     )
 
 

@@ -131,7 +131,7 @@ class _Lowering:
         if not isinstance(weight, fx.Node) or weight.op != "get_attr":
             return
         rows, columns = self._weight(weight).shape
-        reason = "a dense table: train it as DPQEmbedding, or replace it by `edge-embed compress`"
+        reason = "a dense table: train it as DPQEmbedding (`edge-embed compress` is planned)"
         self._count(TableReport(_owner(weight), "dense", rows, columns, False, reason))
 
     def _count(self, report: TableReport) -> None:

@@ -10,11 +10,14 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
+from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 from edge_embed.program.program import ProgramInput
 from edge_embed.program.weights import MAX_EXPANDED_BYTES
 
 MEMBER = "data/sample_inputs/model.pt"
 _MAX_ITEMS = 4096
+# torch.export marks example tensors with attributes; they are saved, and dropped here.
+_NAMES = TENSOR_NAMES | {"torch._tensor._rebuild_from_type_v2", "torch.Tensor"}
 
 
 def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tuple[Tensor, ...]:
@@ -31,13 +34,15 @@ def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tu
     inner = Archive(archive.path, content)  # whole, uncompressed, within its bounds
     limit = max(len(inner.content), MAX_EXPANDED_BYTES)
     try:
+        if refused := refused_names(inner.read("data.pkl"), _NAMES):
+            raise ValueError(f"needs {', '.join(refused)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
         raise BadInputError(
-            f"{archive.path}: its example inputs cannot be read, or hold more than tensors, which could run code: "
-            "refused. Save the model with edge_embed.save"
+            f"{archive.path}: its example inputs cannot be read, or hold more than tensors, which could run code "
+            f"({error!s:.200}): refused. Save the model with edge_embed.save"
         ) from error
     leaves = _leaves(archive, stored)
     if len(leaves) != len(inputs):
@@ -70,11 +75,13 @@ def _leaves(archive: Archive, stored: Any) -> list[Any]:
 
 def _checked(archive: Archive, example: Any, declared: ProgramInput, limit: int) -> Tensor:
     problem = declared.mismatch(example)
-    if problem is None and (example.layout != torch.strided or example.device.type != "cpu"):
-        problem = f"a {example.layout} tensor on {example.device}"
-    # A stored size that its few bytes do not cover makes torch allocate the rest, or spread it by stride 0.
-    if problem is None and max(example.untyped_storage().nbytes(), example.nbytes) > limit:
-        problem = f"larger than the {limit} bytes it may take"
+    if problem is None:
+        example = Tensor.detach(example)  # without attributes from the file
+        if example.layout != torch.strided or example.device.type != "cpu":
+            problem = f"a {example.layout} tensor on {example.device}"
+        # A size that its few bytes do not cover: spread by stride 0.
+        elif max(example.untyped_storage().nbytes(), example.nbytes) > limit:
+            problem = f"larger than the {limit} bytes it may take"
     if problem is not None:
         raise archive.damaged(f"the example of input {declared.name} is {problem}")
-    return example.detach()  # type: ignore[no-any-return]
+    return example  # type: ignore[no-any-return]

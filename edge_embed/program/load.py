@@ -87,14 +87,14 @@ def _foreign(path: Path, start: bytes) -> str:
 
 def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:
     """Trace a module into an archive and read that back: from here on nothing depends on where it came from."""
-    try:
-        examples = make_examples(module, inputs)
-        with tempfile.TemporaryDirectory() as folder:
-            captured = Path(folder) / "model.pt"
+    with tempfile.TemporaryDirectory() as folder:
+        captured = Path(folder) / "model.pt"
+        try:
+            examples = make_examples(module, inputs)
             with captured.open("wb") as file:
                 write_archive(module, file, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))
             return read_program(captured)  # its weights stay mapped after the file is gone
-    except BadInputError as error:
-        raise BadInputError(f"{path}: {error}") from error
-    except Exception as error:  # the layers' own code, over whatever attributes the file has set
-        raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error
+        except BadInputError as error:
+            raise BadInputError(f"{path}: {str(error).removeprefix(f'{captured}: ')}") from error
+        except Exception as error:  # the layers' own code, over whatever attributes the file has set
+            raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error

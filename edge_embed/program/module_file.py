@@ -19,6 +19,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.program.archive import Archive
 from edge_embed.program.input_spec import InputSpec
+from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 from edge_embed.program.weights import MAX_EXPANDED_BYTES
 
 __all__ = ["InputSpec", "load_module", "unpickle_module"]
@@ -46,6 +47,8 @@ _FUNCTIONS: list[tuple[Any, str]] = [
     ),
     (functional.gelu, "torch._C._nn.gelu"),
 ]
+_LAYER_NAMES = frozenset(f"{layer.__module__}.{layer.__qualname__}" for layer in _LAYERS)
+_NAMES = TENSOR_NAMES | {"builtins.set"} | {name for _, name in _FUNCTIONS}
 _REMEDY = (
     "save the model with edge_embed.save(model, path, example_inputs), which needs no class at all; or, "
     "if you trust whoever made this file, --allow-pickle runs code from the file"
@@ -61,7 +64,7 @@ def load_module(archive: Archive) -> nn.Module:
     path = archive.path
     with _allowed():
         try:
-            refused = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+            refused = refused_names(archive.read("data.pkl"), _NAMES, _LAYER_NAMES)
             loaded = None if refused else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
             raise BadInputError(

@@ -82,7 +82,7 @@ def export_onnx(
         dense = ", ".join(report.name for report in lowered.reports) or "none at all"
         raise BadInputError(
             f"the model has no compressed table (embeddings found: {dense}): train one as DPQEmbedding in "
-            "place of nn.Embedding, or compress the trained table with `edge-embed compress`"
+            "place of nn.Embedding (`edge-embed compress`, for trained tables, is planned and not in this version)"
         )
     model = build_model(lowered)
     data = [weights_file(path)] if goes_external(model, external_data) else []
@@ -150,10 +150,12 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The line that names the operator, out of a report of many pages."""
+    """The operator that is missing, or the first line, out of a report of many pages."""
     text = f"{error}\n{error.__cause__ or ''}"
-    found = re.search(r"No ONNX function found for [^\n.]*|No decompositions registered[^\n]*", text)
-    return found.group(0) if found else text.strip().partition("\n")[0]
+    missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", text)
+    if missing:
+        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: remove it from the model"
+    return text.strip().partition("\n")[0]
 
 
 def _rename_dimensions(model: ir.Model, program: Program) -> None:

@@ -46,5 +46,5 @@ def windows(texts: Iterable[str], vocabulary: Vocabulary, length: int) -> Tensor
         Ids, int64 [rows, length + 1]: the last word of a row begins the next, so that every word is predicted once.
     """
     stream = [at for text in texts for at in vocabulary.encode(text)]
-    stream += [PADDING] * (length - (len(stream) - 1) % length)
+    stream += [PADDING] * (-(len(stream) - 1) % length)
     return torch.tensor(stream).unfold(0, length + 1, length)

@@ -70,6 +70,7 @@ def test_padding_outside_the_table_is_refused():
 @pytest.mark.parametrize("norm", [True, False])
 def test_padding_gets_no_gradient_and_changes_no_other(make_layer, variant, share, norm):
     """Not by batch statistics either: other ids learn as if the padding were not in the batch."""
+
     def gradients(layer: DPQEmbedding, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         rows = layer(ids)
         weight = torch.arange(20.0, dtype=torch.float64).unsqueeze(-1)[ids] + torch.arange(12)

@@ -60,7 +60,9 @@ def test_torch_export_load_would_have_run_them(tmp_path: Path) -> None:
         f"print('imported' if {attacks.IMPORTED!r} in sys.modules else '')"
     )
     files = sorted(tmp_path.iterdir())
-    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *files], check=False, capture_output=True, text=True, timeout=300
+    )
     assert done.stdout.endswith("imported\n"), done.stderr
     for name in _STRONGEST:
         assert (tmp_path / name).exists() or name == "tree_specs_import_modules", (name, done.stderr)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickletools
 import stat
 import struct
 import zipfile
@@ -242,7 +243,7 @@ def linear(nodes: list[Any]) -> Any:
         (lambda nodes: linear(nodes)["inputs"][0].update(arg={"as_ints": [1]}), "argument input is"),
         (lambda nodes: linear(nodes)["inputs"][0].update(arg={"as_int": "1"}), "as_int"),
         (lambda nodes: linear(nodes)["inputs"][2].update(kind=2, name="biass"), "'biass' that is unknown"),
-        (lambda nodes: linear(nodes)["inputs"][2].update(kind=2, name="weight"), "'weight' that is unknown or there twice"),
+        (lambda nodes: linear(nodes)["inputs"][2].update(kind=2, name="weight"), "'weight' that is unknown or"),
         (lambda nodes: linear(nodes).update(outputs=[]), "has 1 results, the file names 0"),
         (lambda nodes: linear(nodes)["outputs"].append({"as_tensor": {"name": "more"}}), "names 2"),
         (lambda nodes: linear(nodes).update(outputs=[{"as_tensors": [{"name": "more"}]}]), "results"),
@@ -352,6 +353,31 @@ def doubling() -> list[Any]:
 )
 def test_impossible_examples(value: Any, match: str, path: Path) -> None:
     refuse(path, samples(value), match)
+
+
+class Calls:
+    """Pickles as a call with chosen arguments."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+def test_a_pickle_cannot_ask_for_memory(path: Path) -> None:
+    """The restricted unpickler of torch lets this through, and 64 GB are gone."""
+    refuse(path, samples(((Calls(bytearray, 2**36), MASK), {})), "builtins.bytearray")
+
+
+def test_a_storage_has_the_size_it_claims(path: Path) -> None:
+    inner = attacks.unpack(attacks.clean()[attacks.SAMPLES])
+    ops = [(operation.name, at) for operation, _, at in pickletools.genops(inner["data.pkl"])]
+    end = next(index for index, (name, _) in enumerate(ops) if name == "BINPERSID")
+    at = max(at for name, at in ops[:end] if name == "BININT1")  # the number of elements
+    data = inner["data.pkl"]
+    inner["data.pkl"] = data[:at] + b"J" + (2**31 - 1).to_bytes(4, "little") + data[at + 2 :]
+    refuse(path, attacks.pack(attacks.clean() | {attacks.SAMPLES: attacks.pack(inner)}), "cannot be read")
 
 
 def test_examples_are_no_archive(path: Path) -> None:

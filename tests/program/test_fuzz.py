@@ -30,7 +30,12 @@ def test_effects_are_seen(tmp_path: Path) -> None:
         "    except fuzz.Finding: print('seen')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, _SCRIPT.parent], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code, _SCRIPT.parent],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout.split() == ["seen"] * 3, done.stderr
     assert not list(tmp_path.iterdir())
@@ -40,7 +45,7 @@ def test_effects_are_seen(tmp_path: Path) -> None:
 def test_nothing_found_in_twenty_seconds(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, _SCRIPT, "--seconds", "20", "--seed", "20"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no finding" in done.stdout

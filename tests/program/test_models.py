@@ -127,7 +127,7 @@ def many(net: Any, x: Tensor) -> Any:
 
 def encoder(**options: Any) -> nn.Module:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options)
-    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
 
 
 CASES: dict[str, Callable[[], nn.Module]] = {

@@ -54,7 +54,7 @@ class Own(nn.Module):
     ("make", "text"),
     [
         (lambda: nn.Sequential(table(), nn.Linear(8, 4), nn.ReLU()), IDS),
-        (lambda: table(), "ids:int32[batch]"),
+        (table, "ids:int32[batch]"),
         (lambda: table().freeze(), "ids:int64[]"),
         (lambda: nn.Sequential(table(), nn.GRU(8, 8, batch_first=True)), IDS),
         (lambda: nn.Sequential(table(), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), IDS),
@@ -179,7 +179,7 @@ def test_saved_objects_that_are_no_module(value: Any, match: str, path: Path) ->
 
 def test_a_payload_does_not_run(path: Path, tmp_path: Path) -> None:
     path.write_bytes(attacks.pickled(tmp_path / "canary"))
-    with pytest.raises(BadInputError, match="needs .*mkdir: refused"):
+    with pytest.raises(BadInputError, match=r"needs .*mkdir: refused"):
         load(path, IDS)
     assert sorted(tmp_path.iterdir()) == [path]
 
@@ -241,6 +241,22 @@ def test_the_users_own_allow_list_is_neither_used_nor_lost(path: Path) -> None:
         assert Own in get_safe_globals()
     assert Own not in get_safe_globals()
     assert nn.Linear not in get_safe_globals()
+
+
+class _Calls:
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("call", [_Calls(nn.Linear, 2**20, 2**20), _Calls(bytearray, 2**40)])
+def test_a_pickle_cannot_ask_for_memory(call: Any, path: Path) -> None:
+    model = nn.Sequential(table())
+    model._modules["0"] = call
+    with pytest.raises(BadInputError, match="constructor of a layer|builtins.bytearray"):
+        load(saved(path, model), IDS)
 
 
 def test_a_compressed_bomb_is_refused(path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
 IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
+README = (SAMPLE / "README.md").read_text(encoding="utf-8")
 PROMPTS = ["Raise an exception if", "Return a list of"]
 
 
@@ -82,6 +83,12 @@ class TestDemo:
         assert done.returncode == 2
         assert "absent.onnx" in done.stderr
 
+    def test_its_readme_quotes_lines_that_it_prints(self, printed: str) -> None:
+        quoted = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
+        lines = {_without_figures(line) for line in printed.splitlines()}
+        for line in quoted.splitlines():
+            assert _without_figures(line) in lines, line
+
 
 class TestExport:
     def test_validation_passes(self, exported: Path) -> None:
@@ -135,8 +142,7 @@ class TestCompletions:
         python.parent.mkdir(parents=True)
         python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         python.chmod(0o755)
-        readme = (SAMPLE / "README.md").read_text(encoding="utf-8")
-        make, command = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+        make, command = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
         assert make == "make demo\n"
         done = run("bash", "-euc", command, cwd=tmp_path)
         assert done.stdout.splitlines() == complete(exported, *PROMPTS), done.stderr
@@ -145,3 +151,8 @@ class TestCompletions:
 def _properties(model: Path) -> dict[str, list[str]]:
     """Metadata of an ONNX file, read as JSON."""
     return {item.key: json.loads(item.value) for item in onnx.load(model).metadata_props}
+
+
+def _without_figures(line: str) -> str:
+    """A line as another run prints it: other figures, other words suggested."""
+    return re.sub(r"\s+", " ", re.sub(r"[\d,.]+", "#", line.partition(" -> ")[0]))

@@ -1,0 +1,74 @@
+"""Reads the names in a pickle without unpickling it: a stricter gate before ``torch.load(weights_only=True)``.
+
+The restricted unpickler may still call what it allows with any argument: ``bytearray(2**40)``, or a layer's
+constructor with sizes that the file does not have. ``torch.save`` never does: it makes a layer without
+calling its constructor (``GLOBAL EMPTY_TUPLE NEWOBJ``) and fills in the attributes.
+"""
+
+import pickletools
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+from collections.abc import Collection
+
+from edge_embed.program.weights import DTYPES
+
+# All that a pickle of tensors and containers names: storages by their old class names, or by dtype.
+TENSOR_NAMES = frozenset(
+    [
+        "collections.OrderedDict",
+        "torch.Size",
+        "torch.storage.UntypedStorage",
+        *(f"torch._utils._rebuild_{what}" for what in ("tensor_v2", "tensor_v3", "parameter")),
+        *(str(dtype) for dtype in DTYPES.values()),
+        *(f"torch.{kind}Storage" for kind in "Byte Char Short Int Long Half Float Double Bool BFloat16".split()),
+        *(f"torch.{dtype}" for dtype in ("uint16", "uint32", "uint64")),
+    ]
+)
+_PUTS = ("BINPUT", "LONG_BINPUT", "PUT")
+_GETS = ("BINGET", "LONG_BINGET", "GET")
+
+
+def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[str] = ()) -> list[str]:
+    """What a pickle names that it may not.
+
+    Args:
+        stream: the pickle, in protocol 2 as torch writes it.
+        allowed: names that may be used in any way.
+        layers: classes that may be made, but not called.
+
+    Raises:
+        ValueError: if the stream is no pickle, or calls a layer's constructor.
+    """
+    refused: dict[str, None] = {}
+    layer_keys: set[object] = set()  # memo entries that hold a layer class
+    expected: list[str] = []  # what must follow a layer class
+    on_top = False  # whether the last value pushed is a layer class
+    for operation, argument, _ in pickletools.genops(stream):
+        name = operation.name
+        if name in _PUTS:
+            if on_top:
+                layer_keys.add(argument)
+            elif argument in layer_keys:
+                layer_keys.discard(argument)
+            continue
+        if expected and name != expected.pop(0):
+            raise ValueError("it calls the constructor of a layer")
+        on_top = False
+        if name == "GLOBAL":
+            full = _full_name(str(argument))
+            on_top = full in layers
+            if not on_top and full not in allowed:
+                refused[full] = None
+        elif name in ("STACK_GLOBAL", "INST", "OBJ", "NEWOBJ_EX", "MEMOIZE") or name.startswith("EXT"):
+            raise ValueError(f"it is no pickle of torch.save ({name})")
+        elif name in _GETS:
+            on_top = argument in layer_keys
+        if on_top:
+            expected = ["EMPTY_TUPLE", "NEWOBJ"]
+    return list(refused)
+
+
+def _full_name(argument: str) -> str:
+    """``builtins.set`` for ``__builtin__ set``, as the unpickler maps the names of Python 2."""
+    module, _, name = argument.partition(" ")
+    module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+    return f"{module}.{name}"

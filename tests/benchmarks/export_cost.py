@@ -1,0 +1,109 @@
+"""What exporting a large table costs: ``python tests/benchmarks/export_cost.py`` prints time and peak memory.
+
+Every export runs in a process of its own. Peak memory is counted above that of a 1,000-row export, which is
+mostly imports, and given as a multiple of the packed bytes. Time on a shared machine is no more than a hint.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROWS, DIM = 1_000_000, 256
+SIZES = {"K=16, D=64": (16, 64), "K=256, D=32": (256, 32)}
+STATES = ("trained", "frozen")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one export: seconds after imports, peak bytes above a small export, bytes of the packed table."""
+
+    seconds: float
+    peak: int
+    packed: int
+
+    @property
+    def multiple(self) -> float:
+        return self.peak / self.packed
+
+
+def measure(size: str, state: str, rows: int = ROWS) -> Cost:
+    """Save and export a table of ``rows`` rows and one of 1,000."""
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = (_export(count, *SIZES[size], state, Path(folder)) for count in (1000, rows))
+    return Cost(large["seconds"], large["peak"] - small["peak"], large["packed"])
+
+
+def _export(rows: int, num_codes: int, num_groups: int, state: str, folder: Path) -> dict[str, float]:
+    model = folder / f"{rows}.pt"
+    _child("save", str(model), str(rows), str(num_codes), str(num_groups), state)
+    result = json.loads(_child("export", str(model)))
+    model.unlink()
+    return result
+
+
+def _child(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def _save(path: str, rows: str, num_codes: str, num_groups: str, state: str) -> None:
+    import torch
+
+    from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.program.capture import write_archive
+
+    table = DPQEmbedding(int(rows), DIM, int(num_codes), int(num_groups))
+    if state == "frozen":
+        table.freeze()
+    with open(path, "wb") as file:
+        write_archive(table, file, torch.zeros(1, 1, dtype=torch.int64))
+
+
+def _measured_export(path: str) -> None:
+    from edge_embed.exporters.onnx.export import export_onnx
+    from edge_embed.lowering.graph import lower_program
+    from edge_embed.program.reader import read_program
+
+    start = time.perf_counter()
+    lowered = lower_program(read_program(Path(path)))
+    written = export_onnx(lowered, Path(path).with_suffix(".onnx"))
+    seconds = time.perf_counter() - start
+    (table,) = lowered.tables.values()
+    assert sum(file.stat().st_size for file in written.files) < 1.01 * table.nbytes + (16 << 10)
+    print(json.dumps({"seconds": seconds, "peak": _peak_bytes(), "packed": table.nbytes}))
+
+
+def _peak_bytes() -> int:
+    """Peak resident bytes of this process. ``ru_maxrss`` would start at what the parent process holds."""
+    status = Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+def main() -> None:
+    print(f"export of {ROWS:,} x {DIM}; limits: trained 6, frozen 4 times the packed bytes")
+    for size in SIZES:
+        for state in STATES:
+            print(f"{size:12} {state:8} {describe(measure(size, state))}", flush=True)
+
+
+def describe(cost: Cost) -> str:
+    return (
+        f"{cost.seconds:5.1f} s, peak {cost.peak / 2**20:6.0f} MiB above a small export "
+        f"= {cost.multiple:4.2f} x packed ({cost.packed / 2**20:.1f} MiB)"
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["save"]:
+        _save(*sys.argv[2:])
+    elif sys.argv[1:2] == ["export"]:
+        _measured_export(sys.argv[2])
+    else:
+        main()

@@ -1,0 +1,31 @@
+"""Exporting a million rows takes little more memory than the packed table."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+LIMITS = {"trained": 6.0, "frozen": 4.0}  # times the packed bytes
+
+
+@pytest.fixture(scope="module")
+def export_cost() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("export_cost", Path(__file__).with_name("export_cost.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", LIMITS)
+@pytest.mark.parametrize("size", ["K=16, D=64", "K=256, D=32"])
+def test_peak_memory_of_a_large_export(export_cost, size, state, capsys):
+    cost = export_cost.measure(size, state)
+    with capsys.disabled():
+        print(f"\n{size:12} {state:8} {export_cost.describe(cost)}")  # time is told, not judged
+    assert cost.packed == 1_000_000 * 32 + 4 * export_cost.SIZES[size][0] * 256
+    assert cost.multiple <= LIMITS[state]
