@@ -19,6 +19,7 @@ from edge_embed.errors import EdgeEmbedError
 
 Function = Callable[..., Any]
 _AS_JSON = "edge_embed.json"
+_FILE_WIDTH = 120  # of tables in logs and files, which have no width of their own
 
 
 class Report(Protocol):
@@ -187,7 +188,7 @@ def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quie
     if as_json:
         click.echo(json.dumps(report.to_json()))
     elif not quiet:
-        show(Console())
+        show(Console(width=None if sys.stdout.isatty() else _FILE_WIDTH))
     sys.exit(exit_code)
 
 

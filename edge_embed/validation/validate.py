@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from torch import fx
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, OutputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results import (
@@ -61,9 +61,17 @@ def validate_export(
     Raises:
         BadInputError: the file is damaged; a tolerance names an unknown output; the program does not run on
             its own example inputs; the operator library found is of another version.
+        OutputError: the temporary folder is full or cannot be written.
     """
     options.check_outputs(program.output_names)
-    return _Validation(program, lowered, onnx_path, options, progress).run()
+    try:
+        return _Validation(program, lowered, onnx_path, options, progress).run()
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        raise OutputError(
+            f"{place}: {error.strerror or error}: validation copies a table at a time to the temporary folder "
+            f"({tempfile.gettempdir()}), set TMPDIR to a folder with more space"
+        ) from error
 
 
 class _Steps:

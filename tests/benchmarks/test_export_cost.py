@@ -13,7 +13,8 @@ LIMITS = {"trained": 6.0, "frozen": 4.0}  # times the packed bytes
 @pytest.fixture(scope="module")
 def export_cost() -> ModuleType:
     spec = importlib.util.spec_from_file_location("export_cost", Path(__file__).with_name("export_cost.py"))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

@@ -85,3 +85,15 @@ def test_progress_of_packing_counts_every_row():
     assert seen == sorted(set(seen))
     assert seen[-1] == 20_000
     assert len(seen) > 10
+
+
+@pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
+def test_small_distances_between_large_vectors(groups, num_codes, width):
+    """-|q|^2 + 2<q, k> - |k|^2 cancels almost entirely here: in float32 only noise would be left."""
+    torch.manual_seed(5)
+    query = 100 + 0.01 * torch.randn(500, groups * width)
+    key = 100 + 0.01 * torch.randn(groups, num_codes, width)
+    difference = query.double().view(500, groups, 1, width) - key.double()  # [B, D, K, s]
+    nearest = difference.square().sum(-1).argmin(-1)
+    assert torch.equal(dpq.codes(query, key, None, None, "vq"), nearest)
+    assert_same_in_any_batch(query, key, None, None, "vq")

@@ -65,7 +65,8 @@ def test_to_packed_codes_are_those_of_eval_mode(make_layer, variant):
 def test_to_packed_uses_eval_statistics_in_training_mode(make_layer):
     layer = make_layer()
     assert layer.train().to_packed().codes.tobytes() == layer.eval().to_packed().codes.tobytes()
-    assert layer.train().to_packed() and layer.training
+    layer.train().to_packed()
+    assert layer.training
 
 
 def test_packed_round_trip(make_layer, variant, share):

@@ -119,13 +119,12 @@ def test_compiles_as_one_graph(variant, training, state):
         if rows.requires_grad:
             (rows * weight).sum().backward()
             (expected * weight).sum().backward()
-    got, wanted = dict(layer.named_parameters()), dict(plain.named_parameters())
-    for name in wanted:
-        assert (got[name].grad is None) == (wanted[name].grad is None)
-        if wanted[name].grad is not None:
-            torch.testing.assert_close(got[name].grad, wanted[name].grad)
-    for name, buffer in plain.named_buffers():
-        torch.testing.assert_close(dict(layer.named_buffers())[name], buffer)
+    for got, wanted in zip(layer.parameters(), plain.parameters(), strict=True):
+        assert (got.grad is None) == (wanted.grad is None)
+        if wanted.grad is not None:
+            torch.testing.assert_close(got.grad, wanted.grad)
+    for got, wanted in zip(layer.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(got, wanted)
 
 
 _WORKER = """

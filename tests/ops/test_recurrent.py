@@ -85,15 +85,15 @@ def test_operators_pass_the_checks_of_torch(name):
 
 def test_projections_are_refused_with_the_remedy():
     layer = nn.LSTM(3, 4, proj_size=2)
-    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match="proj_size=2 .*Linear layer after"):
+    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match=r"proj_size=2 .*Linear layer after"):
         layer(torch.randn(5, 2, 3))
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_packed_sequences_are_refused_with_the_remedy(kind):
     lengths = torch.tensor([5, 3])
-    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match="packed sequences .*padded batch"):
+    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match=r"packed sequences .*padded batch"):
         pack_padded_sequence(torch.randn(5, 2, 3), lengths)
     packed = pack_padded_sequence(torch.randn(5, 2, 3), lengths)
-    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match="packed sequences .*padded batch"):
+    with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match=r"packed sequences .*padded batch"):
         kind(3, 4)(packed)

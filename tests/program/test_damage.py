@@ -342,7 +342,7 @@ def doubling() -> list[Any]:
         (((IDS[0], MASK), {}), r"int64\[5\]"),
         (((IDS, None), {}), "NoneType"),
         (((IDS, "mask"), {}), "a str"),
-        (((IDS, {1, 2}), {}), "is a set"),
+        (((IDS, {1, 2}), {}), "builtins.set"),
         (((IDS.to_sparse(), MASK), {}), "sparse"),
         (((IDS.to("meta"), MASK), {}), "meta"),
         (((torch.zeros(1, 1, dtype=torch.int64).expand(2**20, 2**10), MASK), {}), "larger than"),

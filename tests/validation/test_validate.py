@@ -1,11 +1,12 @@
 """A sound file passes on every path, and the report says what was looked at."""
 
+import errno
 import json
 
 import pytest
 
-from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.validation import paths
+from edge_embed.errors import BadInputError, EdgeEmbedError, OutputError
+from edge_embed.validation import paths, validate
 from edge_embed.validation.options import Tolerance
 from edge_embed.validation.validate import ValidationOptions, validate_export
 
@@ -92,6 +93,15 @@ def test_without_the_library_the_custom_op_is_not_run(inline, monkeypatch):
 def test_wrong_library_is_refused(inline, monkeypatch, tmp_path):
     monkeypatch.setenv("EDGE_EMBED_LIBRARY", str(tmp_path / "none.so"))
     with pytest.raises(BadInputError, match=r"none\.so"):
+        inline.validate()
+
+
+def test_full_temporary_folder_is_named(inline, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(validate, "cut_out", full)
+    with pytest.raises(OutputError, match=r"No space left on device.*TMPDIR"):
         inline.validate()
 
 

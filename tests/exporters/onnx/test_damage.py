@@ -83,7 +83,6 @@ def test_a_wrong_attribute_is_an_error_or_changes_rows(copied, attribute):
     for portable in (False, True):
         try:
             rows = create_session(path, portable).run(None, {"ids": IDS})[0].tobytes()
-        except Exception as error:
-            assert str(error)
-        else:
-            assert rows != expected, portable
+        except Exception:  # refused: as good
+            continue
+        assert rows != expected, portable

@@ -143,7 +143,7 @@ def test_a_fixed_size_is_listed_as_frozen(export, make_table):
 
 def test_projections_are_refused(export, make_table):
     model = Recurrent(make_table(), "lstm", {"proj_size": 3})
-    with pytest.raises(BadInputError, match="proj_size=3 cannot be exported.*Linear"):
+    with pytest.raises(BadInputError, match=r"proj_size=3 cannot be exported.*Linear"):
         export(model, model.inputs(2, 3))
 
 
@@ -157,5 +157,5 @@ def test_packed_sequences_are_refused(export, make_table):
             rows = nn.utils.rnn.pack_padded_sequence(self.embedding(ids), lengths, True, False)
             return self.lstm(rows)[1][0]
 
-    with pytest.raises(BadInputError, match="packed sequences cannot be exported.*padded batch"):
+    with pytest.raises(BadInputError, match=r"packed sequences cannot be exported.*padded batch"):
         export(Packed(), (torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])))
