@@ -1,6 +1,5 @@
 """The product on one page: save -> lower -> export -> validate."""
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -15,7 +14,7 @@ from edge_embed.files import StrPath, new_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs, write_archive
 from edge_embed.program.input_spec import InputSpec
-from edge_embed.program.load import load_program
+from edge_embed.program.load import capture_program, load_program
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
 from edge_embed.report.exported import ExportedTable, ExportReport
@@ -89,8 +88,7 @@ def load(
         return load_program(Path(model), inputs, allow_pickle)
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
-    with tempfile.TemporaryDirectory() as folder:
-        return read_program(save(model, Path(folder) / "model.pt", example_inputs, dynamic_shapes))
+    return capture_program(model, example_inputs, dynamic_shapes)
 
 
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:

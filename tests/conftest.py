@@ -1,4 +1,10 @@
-"""What every test relies on: property tests that find the same examples on every machine."""
+"""What every test relies on: property tests that find the same examples, small tensors on one thread."""
+
+import os
+
+# Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
+# inherit it. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from hypothesis import settings
 

@@ -21,9 +21,7 @@ def nothing() -> None:
     pass
 
 
-def write(
-    path: Path, data: bytes = b"new", *, force: bool = False, meanwhile: Callable[[], object] = nothing
-) -> None:
+def write(path: Path, data: bytes = b"new", *, force: bool = False, meanwhile: Callable[[], object] = nothing) -> None:
     with new_file(path, force=force) as temporary:
         temporary.write_bytes(data)
         meanwhile()
@@ -45,9 +43,7 @@ def test_appears_only_when_complete(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model.onnx"]
 
 
-def test_relative_paths_and_a_body_that_changes_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_and_a_body_that_changes_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "else").mkdir()
     with new_file("model.pt") as temporary:
@@ -89,9 +85,7 @@ def test_a_reader_of_the_old_file_keeps_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hard_links", [True, False])
 @pytest.mark.parametrize("kind", ["file", "dangling link", "directory"])
-def test_race_without_force(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, hard_links: bool
-) -> None:
+def test_race_without_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, hard_links: bool) -> None:
     """Somebody takes the name while we work: theirs stays."""
     if not hard_links:
         monkeypatch.setattr(os, "link", refuse(errno.EPERM))
@@ -290,9 +284,7 @@ def test_race_for_the_second_file_takes_the_first_back(tmp_path: Path) -> None:
     assert target.read_bytes() == b"theirs"
 
 
-def test_failure_at_the_second_file_restores_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_at_the_second_file_restores_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ["m.onnx.data", "m.onnx"]:
         (tmp_path / name).write_bytes(b"old")
     replace = Path.replace

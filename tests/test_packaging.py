@@ -123,9 +123,7 @@ class TestLibrary:
         assert edge_embed.get_library_path() == own.resolve()
 
     @pytest.mark.parametrize("version", ["0.0.9", edge_embed.__version__ + "1", ""])
-    def test_another_version_is_refused(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
-    ) -> None:
+    def test_another_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
         other = build_library(tmp_path, f'extern "C" const char* ee_version() {{ return "{version}"; }}')
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(other))
         with pytest.raises(BadInputError) as caught:
@@ -133,17 +131,13 @@ class TestLibrary:
         for part in (str(other), version, f"expected {edge_embed.__version__}", "unset EDGE_EMBED_LIBRARY"):
             assert part in str(caught.value)
 
-    def test_a_library_without_a_version_is_refused(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_a_library_without_a_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         foreign = build_library(tmp_path, 'extern "C" int something_else() { return 1; }')
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(foreign))
         with pytest.raises(BadInputError, match="has no function ee_version"):
             edge_embed.get_library_path()
 
-    def test_a_file_that_is_no_library_is_refused(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_a_file_that_is_no_library_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         text = tmp_path / "notes.txt"
         text.write_text("not a library")
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(text))

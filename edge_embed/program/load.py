@@ -3,12 +3,13 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
-from edge_embed.program.capture import write_archive
+from edge_embed.program.capture import ExampleInputs, write_archive
 from edge_embed.program.input_spec import InputSpec, dimension_names, dynamic_shapes, make_examples
 from edge_embed.program.module_file import load_module, unpickle_module
 from edge_embed.program.program import Program
@@ -85,16 +86,35 @@ def _foreign(path: Path, start: bytes) -> str:
     return f"is no saved model: {_SAVE_INSTEAD}"
 
 
-def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:
-    """Trace a module into an archive and read that back: from here on nothing depends on where it came from."""
+def capture_program(
+    module: nn.Module, example_inputs: ExampleInputs, dynamic_shapes: Any = None, **names: Any
+) -> Program:
+    """Trace a module into an archive and read that back: from here on nothing depends on where it came from.
+
+    Args:
+        module: any module.
+        example_inputs: as for `write_archive`.
+        dynamic_shapes: as for `write_archive`.
+        names: ``dimension_names``, as for `write_archive`.
+
+    Raises:
+        BadInputError: if the module cannot be traced, or uses what cannot be read back.
+    """
     with tempfile.TemporaryDirectory() as folder:
         captured = Path(folder) / "model.pt"
         try:
-            examples = make_examples(module, inputs)
             with captured.open("wb") as file:
-                write_archive(module, file, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))
+                write_archive(module, file, example_inputs, dynamic_shapes, **names)
             return read_program(captured)  # its weights stay mapped after the file is gone
-        except BadInputError as error:
-            raise BadInputError(f"{path}: {str(error).removeprefix(f'{captured}: ')}") from error
-        except Exception as error:  # the layers' own code, over whatever attributes the file has set
-            raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error
+        except BadInputError as error:  # where it was captured is of no interest
+            raise BadInputError(str(error).removeprefix(f"{captured}: ")) from error
+
+
+def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:
+    try:
+        examples = make_examples(module, inputs)
+        return capture_program(module, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except Exception as error:  # the layers' own code, over whatever attributes the file has set
+        raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error

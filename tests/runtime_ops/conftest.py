@@ -79,9 +79,7 @@ class DpqTable:
         There is no portable body, so that a session exists only where the kernel does.
         """
         named = {name: value for name, value in (self.attributes() | attributes).items() if value is not None}
-        node = helper.make_node(
-            "DPQEmbedding", ["ids", "codes", "values"], ["rows"], domain="edge_embed", **named
-        )
+        node = helper.make_node("DPQEmbedding", ["ids", "codes", "values"], ["rows"], domain="edge_embed", **named)
         packed = self.packed if packed is None else packed
         values = self.values if values is None else values
         tables = [numpy_helper.from_array(packed, "codes"), numpy_helper.from_array(values, "values")]

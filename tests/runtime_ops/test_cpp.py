@@ -9,9 +9,7 @@ import pytest
 
 def run_ctest(build: Path) -> str:
     cache = (build / "CMakeCache.txt").read_text()
-    ctest = next(
-        line.split("=", 1)[1] for line in cache.splitlines() if line.startswith("CMAKE_CTEST_COMMAND:")
-    )
+    ctest = next(line.split("=", 1)[1] for line in cache.splitlines() if line.startswith("CMAKE_CTEST_COMMAND:"))
     done = subprocess.run(
         [ctest, "--test-dir", build, "--output-on-failure", "--no-tests=error"],
         text=True,
