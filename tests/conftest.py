@@ -1,13 +1,34 @@
 """What every test relies on: property tests that find the same examples, small tensors on one thread."""
 
+import copy
+import functools
 import os
+from collections.abc import Iterator
 
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
 # inherit it. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import settings
 
 # No deadline: shared machines stall, and a stall is no failure. Derandomised: a red run can be repeated.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _translations_parsed_once() -> Iterator[None]:
+    """torch.onnx.export parses all of torch's translations anew each time: two thirds of exporting a small model."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    parsed = functools.cache(ONNXRegistry.from_torchlib)
+
+    def copied(**opset: int) -> ONNXRegistry:
+        registry = copy.copy(parsed(**opset))
+        registry.functions = {target: list(found) for target, found in registry.functions.items()}
+        return registry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))
+        yield
