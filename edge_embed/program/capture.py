@@ -104,6 +104,7 @@ def _check_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
+    args, kwargs = _distinct(args, kwargs)
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would be frozen silently.
@@ -125,6 +126,20 @@ def _named_failure(model: nn.Module) -> Iterator[None]:
             f"{type(model).__name__} cannot be traced with these example inputs: {reason}. Check that "
             "model(*example_inputs) runs, and replace branches on values by tensor arithmetic"
         ) from error
+
+
+def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies of tensors that are given twice: torch.export would take both inputs for one, silently."""
+    seen: set[int] = set()
+
+    def once(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.clone()
+
+    copied: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(once, (args, kwargs))
+    return copied
 
 
 def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
