@@ -174,6 +174,8 @@ def doctor(as_json: bool, quiet: bool) -> None:
     from edge_embed.inspection.render import render_doctor
 
     report = diagnose()
+    for problem in report.problems if quiet else ():
+        click.echo(f"{problem.what}: {problem.remedy}", err=True)
     _finish(report, partial(render_doctor, report), as_json, quiet, 0 if report.ok else 1)
 
 

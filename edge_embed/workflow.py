@@ -12,11 +12,10 @@ from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.files import StrPath, new_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
-from edge_embed.program.capture import ExampleInputs, write_archive
+from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.input_spec import InputSpec
-from edge_embed.program.load import capture_program, load_program
+from edge_embed.program.load import capture_program, load_program, write_program
 from edge_embed.program.program import Program
-from edge_embed.program.reader import read_program
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
@@ -54,13 +53,12 @@ def save(
         force: overwrite an existing file.
 
     Raises:
-        BadInputError: if the model cannot be traced or exported (the operator or feature is named).
+        BadInputError: if the model cannot be traced or read back (the operator or feature is named), or does
+            not run on its example inputs.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     with new_file(path, force=force) as temporary:
-        with temporary.open("wb") as file:
-            write_archive(model, file, example_inputs, dynamic_shapes, vocabulary, metadata)
-        read_program(temporary)  # what could not be read back is refused now, not on another machine
+        write_program(model, temporary, example_inputs, dynamic_shapes, vocabulary, metadata)
     return Path(path)
 
 
@@ -122,7 +120,7 @@ def export(
     """Write a model for a target runtime, tables packed.
 
     Args:
-        model: a module, the path of a saved one, or a program from `load`.
+        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
         target: ``"onnx"``.
         output: the file to write.
         example_inputs: for a module, as for `save`.
@@ -137,8 +135,16 @@ def export(
     """
     check_target(target)
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
+    _keep_source(program, Path(output))
     lowered = lower_program(program, progress)
     return _report(lowered, TARGETS[target](lowered, Path(output), external_data, force))
+
+
+def _keep_source(program: Program, output: Path) -> None:
+    """An export must not replace the model that it is made from, not even by force."""
+    for path in (output, output.with_name(output.name + ".data")):
+        if program.source is not None and path.exists() and path.samefile(program.source):
+            raise BadInputError(f"{path}: is the model itself: choose another output path")
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
@@ -161,10 +167,10 @@ def validate(
     """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
 
     Args:
-        model: a module, the path of a saved one, or a program from `load`.
+        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
         exported: the ``.onnx`` file.
         example_inputs: for a module, as for `save`.
-        options: tolerances, seed and iterations.
+        options: tolerances, seed and iterations (`edge_embed.validation.options`).
         progress: called with (step, done, in all).
 
     Raises:

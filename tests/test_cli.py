@@ -81,6 +81,24 @@ def test_an_existing_output_is_kept_unless_forced(saved: Path, tmp_path: Path) -
     onnx.checker.check_model(str(target), full_check=True)
 
 
+@pytest.mark.parametrize("output", ["{model}", "{folder}/alias.pt", "{folder}/model"])
+def test_the_model_itself_is_never_replaced_not_even_by_force(output: str, saved: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.data"
+    model.write_bytes(saved.read_bytes())
+    (tmp_path / "alias.pt").symlink_to(model)
+    target = output.format(model=model, folder=tmp_path)
+    result = run("export", model, "--target", "onnx", "-o", target, "--force", "--external-data", "always")
+    assert result.exit_code == 2
+    assert "is the model itself" in result.stderr
+    assert model.read_bytes() == saved.read_bytes()
+
+
+def test_a_table_that_grows_is_remarked(tmp_path: Path) -> None:
+    layer = edge_embed.DPQEmbedding(250, 16, num_codes=300, num_groups=4)
+    report = edge_embed.export(layer, "onnx", tmp_path / "out.onnx", torch.tensor([1]))
+    assert "no smaller than dense" in report.tables[0].cells()[-1]
+
+
 def test_validate_passes_and_reports_every_path(saved: Path, exported: Path) -> None:
     result = run("validate", saved, exported, "--iterations", 2, "--warmup", 0, "--json")
     assert result.exit_code == 0, result.output

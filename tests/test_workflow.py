@@ -91,6 +91,42 @@ def test_dimensions_the_user_fixed_stay_fixed(layer: edge_embed.DPQEmbedding, tm
     assert report.frozen["ids"] == ["3"]
 
 
+@pytest.mark.parametrize(
+    ("model", "example", "message"),
+    [
+        (edge_embed.DPQEmbedding(50, 8, 4, 2), torch.tensor([50]), "id 50 is out of range"),
+        (edge_embed.DPQEmbedding(50, 8, 4, 2), None, "give a tensor"),
+        ("a path", torch.tensor([1]), "Module"),
+    ],
+)
+def test_what_does_not_run_is_not_saved(model: nn.Module, example: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(edge_embed.BadInputError, match=message):
+        edge_embed.save(model, tmp_path / "model.pt", example)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_choice_of_external_data_is_refused(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+    with pytest.raises(edge_embed.BadInputError, match="auto, always, never"):
+        edge_embed.export(layer, "onnx", tmp_path / "out.onnx", IDS, external_data="sometimes")
+
+
+def test_a_recurrent_program_captured_without_us_exports(tmp_path: Path) -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = edge_embed.DPQEmbedding(50, 8, 4, 2)
+            self.lstm = nn.LSTM(8, 4, batch_first=True)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.lstm(self.table(ids))[0]
+
+    model = Tagger().eval()
+    torch.export.save(torch.export.export(model, (IDS,)), tmp_path / "elsewhere.pt2")
+    edge_embed.export(tmp_path / "elsewhere.pt2", "onnx", tmp_path / "out.onnx")
+    (got,) = edge_embed.create_session(tmp_path / "out.onnx").run(None, {"ids": IDS.numpy()})
+    np.testing.assert_allclose(got, model(IDS).detach().numpy(), atol=1e-6)
+
+
 def test_packed_sequences_and_projections_are_refused_by_name(tmp_path: Path) -> None:
     class Packed(nn.Module):
         def __init__(self) -> None:

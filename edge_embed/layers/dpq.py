@@ -116,6 +116,9 @@ class DPQEmbedding(nn.Module):
         self.reset_parameters()
 
     def _check_sizes(self) -> None:
+        for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
+            if not isinstance(getattr(self, name), int):
+                raise BadInputError(f"{name} must be an integer, got {getattr(self, name)!r}")
         if self.num_embeddings < 1 or self.embedding_dim < 1:
             raise BadInputError(
                 f"num_embeddings and embedding_dim must be at least 1, "

@@ -14,6 +14,8 @@ def integer_ids(ids: Tensor) -> Tensor:
     Raises:
         BadInputError: if ``ids`` are no integers.
     """
+    if not isinstance(ids, Tensor):
+        raise BadInputError(f"ids must be a tensor, got a {type(ids).__name__}: give torch.tensor(ids)")
     if ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
         raise BadInputError(f"ids must be integers, got {ids.dtype}: convert them with ids.long()")
     return ids if ids.dtype in _INDEX_DTYPES else ids.long()

@@ -49,6 +49,8 @@ def write_archive(
     Raises:
         BadInputError: if the model cannot be traced, or a string that travels with it is none.
     """
+    if not isinstance(model, nn.Module):
+        raise BadInputError(f"the model is a {type(model).__name__}: give a torch.nn.Module")
     args, kwargs = _arguments(example_inputs)
     _check_leaves(args, kwargs)
     described = {
@@ -91,6 +93,11 @@ def _torch_quiet() -> Iterator[None]:
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example_inputs, Tensor):
         return (example_inputs,), {}
+    if not isinstance(example_inputs, Mapping | Sequence) or isinstance(example_inputs, str):
+        raise BadInputError(
+            f"example_inputs are a {type(example_inputs).__name__}: give a tensor, a sequence of inputs in order, "
+            "or a mapping of inputs by name"
+        )
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
     return tuple(example_inputs), {}

@@ -31,6 +31,12 @@ def load_program(path: Path, inputs: Sequence[InputSpec] = (), allow_pickle: boo
         BadInputError: if the file is damaged, hostile or no model (what it is instead is named), or the
             inputs do not fit the model.
     """
+    program = _load(path, inputs, allow_pickle)
+    program.source = path
+    return program
+
+
+def _load(path: Path, inputs: Sequence[InputSpec], allow_pickle: bool) -> Program:
     start = _start_of(path)
     if not start.startswith(b"PK"):
         if start.startswith(_PICKLE) and allow_pickle:
@@ -86,28 +92,34 @@ def _foreign(path: Path, start: bytes) -> str:
     return f"is no saved model: {_SAVE_INSTEAD}"
 
 
-def capture_program(
-    module: nn.Module, example_inputs: ExampleInputs, dynamic_shapes: Any = None, **names: Any
-) -> Program:
+def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:
     """Trace a module into an archive and read that back: from here on nothing depends on where it came from.
 
     Args:
         module: any module.
+        path: the file to write; errors do not name it, it may be a temporary one.
         example_inputs: as for `write_archive`.
-        dynamic_shapes: as for `write_archive`.
-        names: ``dimension_names``, as for `write_archive`.
+        options: as for `write_archive`.
+        named: as for `write_archive`.
 
     Raises:
-        BadInputError: if the module cannot be traced, or uses what cannot be read back.
+        BadInputError: if the module cannot be traced, uses what cannot be read back, or does not run on its
+            own example inputs: now rather than on another machine.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        captured = Path(folder) / "model.pt"
-        try:
-            with captured.open("wb") as file:
-                write_archive(module, file, example_inputs, dynamic_shapes, **names)
-            return read_program(captured)  # its weights stay mapped after the file is gone
-        except BadInputError as error:  # where it was captured is of no interest
-            raise BadInputError(str(error).removeprefix(f"{captured}: ")) from error
+    try:
+        with path.open("wb") as file:
+            write_archive(module, file, example_inputs, *options, **named)
+        program = read_program(path)
+        program.check_example()
+    except BadInputError as error:
+        raise BadInputError(str(error).removeprefix(f"{path}: ")) from error
+    return program
+
+
+def capture_program(module: nn.Module, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:
+    """The program of a module, by way of a file that is gone when this returns; arguments as for `write_program`."""
+    with tempfile.TemporaryDirectory() as folder:  # weights stay mapped after it is removed
+        return write_program(module, Path(folder) / "model.pt", example_inputs, *options, **named)
 
 
 def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:

@@ -74,6 +74,8 @@ _SHAPE_FUNCTIONS: dict[str, Callable[..., Any]] = {
        "sym_not sym_int sym_float sym_ite sym_max sym_min".split()},
 }  # fmt: skip
 _OWN = {f"torch.ops.{overload}": overload for overload in (dpq.TRAINABLE, dpq.FROZEN, *recurrent.OPERATORS.values())}
+# A program captured without us has the operator itself, or, with its length fixed, what it decomposes into.
+_OWN |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
 
 
 def resolve(target: str) -> Callable[..., Any] | None:

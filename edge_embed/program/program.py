@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -107,6 +108,7 @@ class Program:
         example_inputs: one tensor per input.
         vocabulary: the token of every id, if the model carries them.
         metadata: the user's own strings (task, tokenizer, licence, ...).
+        source: the file it came from, which no export may replace.
         release: gives memory-mapped pages back to the system while a large weight is streamed.
     """
 
@@ -116,6 +118,7 @@ class Program:
     example_inputs: tuple[Tensor, ...]
     vocabulary: Sequence[str] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    source: Path | None = None
     release: Callable[[], None] = lambda: None
 
     @torch.no_grad()
@@ -133,6 +136,18 @@ class Program:
             if problem := declared.mismatch(value.to(declared.dtype) if ids else value):
                 raise BadInputError(f"input {declared.name}: got {problem}")
         return tuple(self.module(*inputs))
+
+    def check_example(self) -> None:
+        """Run the model on its own example inputs.
+
+        Raises:
+            BadInputError: if it does not run, such as on ids out of range.
+        """
+        try:
+            self.run(*self.example_inputs)
+        except Exception as error:  # whatever its operators raise
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BadInputError(f"the model does not run on its example inputs: {reason}") from error
 
 
 def dimension_names(name: str, position: int, taken: Mapping[str, object]) -> str:

@@ -94,7 +94,7 @@ class _Reader:
             read_examples(self._archive, slots),
             self._extra.vocabulary,
             self._extra.metadata,
-            self._archive.release,
+            release=self._archive.release,
         )
 
     def _define(self, name: Any, node: fx.Node) -> None:

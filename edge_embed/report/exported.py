@@ -46,8 +46,14 @@ class ExportedTable:
             f"{4 * self.num_embeddings * self.embedding_dim:,}",
             "" if self.packed_bytes is None else f"{self.packed_bytes:,}",
             "" if self.compression_ratio is None else f"{self.compression_ratio:.1f}x",
-            "lowered" if self.lowered else f"left: {self.reason}",
+            self._remark(),
         ]
+
+    def _remark(self) -> str:
+        if self.packed_bytes is None:
+            return f"left: {self.reason}"
+        grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
+        return "lowered, but no smaller than dense: use fewer codes" if grew else "lowered"
 
 
 @dataclass(frozen=True)

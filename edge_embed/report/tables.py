@@ -7,7 +7,7 @@ and without control characters.
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:  # results.py shows itself by this file
@@ -94,7 +94,8 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
 
 def _latency(latency: "LatencySection") -> RenderableType:
     peers = list(dict.fromkeys(result.peer for result in latency.results if result.ratio is not None))
-    ratios = Table("", "ids a call", "ids", "µs", *peers, title=_LATENCY_TITLE, title_justify="left")
+    columns = [Column(peer, overflow="fold") for peer in peers]
+    ratios = Table("", "ids a call", "ids", "µs", *columns, title=_LATENCY_TITLE, title_justify="left")
     rows: dict[tuple[str, int | None, str], dict[str, LatencyResult]] = {}
     for result in latency.results:
         if result.ratio is not None:
@@ -113,7 +114,7 @@ def _latency(latency: "LatencySection") -> RenderableType:
 
 
 def _ratio(result: "LatencyResult | None") -> str:
-    return "" if result is None else f"{result.ratio:.2f} ({result.low:.2f}-{result.high:.2f})"
+    return "" if result is None else f"{result.ratio:.2f} ({result.low:.2f} to {result.high:.2f})"
 
 
 def _verdict(report: "ValidationReport") -> Text:

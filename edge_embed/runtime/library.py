@@ -79,7 +79,8 @@ def _version_of(path: Path) -> str:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise BadInputError(
-            f"got {path}, which this system cannot load ({error}): expected a library built for this machine"
+            f"got operator library {path}, which this system cannot load ({error}): expected one built for this "
+            f"machine; install the package again, or unset {ENVIRONMENT_NAME}"
         ) from error
     try:
         ee_version = library.ee_version

@@ -191,7 +191,7 @@ def _difference(table: Table, case: Case, got: Rows, expected: Rows) -> str:
     position, column = divmod(int(differ[0]), expected.shape[-1])
     row = int(case.ids.reshape(-1)[position])
     values = [rows.reshape(-1, rows.shape[-1])[position, column] for rows in (got, expected)]
-    return f"row {row}, {table.method.column(table.packed, column)}: got {values[0]!r}, expected {values[1]!r}"
+    return f"row {row}, {table.method.column(table.packed, column)}: got {values[0]}, expected {values[1]}"
 
 
 def _bits(rows: Rows) -> NDArray[np.uint32]:

@@ -5,7 +5,7 @@ manifest with its hashes.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,9 +78,14 @@ def _node(table: Table, exported: ExportedModel) -> Check:
     for node in found:
         stored = {item.name: item.i for item in node.attribute}
         if node.op_type != table.onnx.op_type or stored != table.attributes:
-            got = f"got {node.op_type} {stored}, expected {table.onnx.op_type} {table.attributes}"
-            return Check("node", "failed", f"node {node.name}: {got}")
+            got = f"{node.op_type} ({_spelled(stored)})"
+            expected = f"{table.onnx.op_type} ({_spelled(table.attributes)})"
+            return Check("node", "failed", f"node {node.name}: got {got}, expected {expected}")
     return Check("node", "passed", f"{len(found)} x {table.onnx.op_type}")
+
+
+def _spelled(attributes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(attributes.items()))
 
 
 def _body(table: Table, exported: ExportedModel) -> Check:
@@ -142,7 +147,8 @@ def _manifest(table: Table, exported: ExportedModel, hashes: dict[str, str]) -> 
     got = (entry.method, entry.shape, entry.padding_idx)
     expected = (table.packed.method, table.packed.shape, table.packed.padding_idx)
     if got != expected:
-        return Check("manifest", "failed", f"got {got}, expected {expected}")
+        detail = "its method, sizes or padding row are not those of the model: made from another model?"
+        return Check("manifest", "failed", detail)
     for tensor, array in table.packed.tensors().items():
         for side, digest in (("the model", hash_of(array)), ("the file", hashes.get(tensor))):
             if digest is not None and digest != entry.sha256[tensor]:

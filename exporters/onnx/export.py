@@ -138,15 +138,16 @@ def _translate(program: Program, traced: ExportedProgram) -> ir.Model:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """The exporter reports on stdout, by warnings and by logging; errors reach us as exceptions."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in levels.items():
+                logger.setLevel(level)
 
 
 def _reason(error: BaseException) -> str:

@@ -6,7 +6,7 @@ and any vector load), and to 4,096 (a page) for large tensors.
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import onnx
@@ -28,8 +28,12 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     """Whether weights go into a file of their own.
 
     Raises:
-        BadInputError: if they must not and the single file would pass protobuf's limit of 2 GB.
+        BadInputError: if the choice is unknown, or if they must not and the single file would pass protobuf's
+            limit of 2 GB.
     """
+    choices = get_args(ExternalData)
+    if external_data not in choices:
+        raise BadInputError(f"external_data: got {external_data!r}, expected one of {', '.join(choices)}")
     sizes = [tensor.nbytes for _, tensor in _stored(model)]
     if external_data == "never" and sum(sizes) > _PROTOBUF_LIMIT:
         raise BadInputError(

@@ -128,6 +128,7 @@ def test_compiles_as_one_graph(variant, training, state):
 
 
 _WORKER = """
+import os
 import sys
 import torch
 import torch.distributed as dist
@@ -146,7 +147,9 @@ for step in range(4):
     (model(ids) * torch.arange(12)).sum().backward()
     optimizer.step()
 torch.save({"weights": layer.state_dict(), "gradients": [p.grad for p in layer.parameters()]}, result)
+dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
 """
 
 
