@@ -84,7 +84,7 @@ def test_progress_of_packing_counts_every_row():
     dpq.pack(layer.query, layer.key, layer.value, None, None, "sx", None, seen.append)
     assert seen == sorted(set(seen))
     assert seen[-1] == 20_000
-    assert len(seen) > 10
+    assert len(seen) > 5
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
