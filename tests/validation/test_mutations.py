@@ -109,7 +109,7 @@ def test_attribute_of_a_node(inline):
     inline.edit(change)
     text = failures_of(inline)
     assert "table word: node" in text
-    assert "'padding_idx': -1" in text
+    assert "padding_idx=-1" in text
     assert "table word: custom op" in text
 
 
