@@ -21,7 +21,7 @@ for file in "$apt_folder"/sources.list.d/*.sources; do
   if [ -e "$file" ]; then cat "$file"; echo; fi
 done | awk -v suite=$suite -f "$here/debian_sources_deb822.awk" >apt/sources/debian.sources
 
-# The sandbox user could not write here; timeouts keep a machine without network from waiting for minutes.
+# apt's own unprivileged user could not write here; timeouts keep a machine without network from waiting for minutes.
 apt() {
   apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$folder/apt/sources" \
     -o Dir::State::lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache" \
