@@ -5,6 +5,7 @@ mostly imports, and given as a multiple of the packed bytes. Time on a shared ma
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,9 @@ def _export(rows: int, num_codes: int, num_groups: int, state: str, folder: Path
 
 
 def _child(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
+    threads = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # all, as for a user
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=threads)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return done.stdout
