@@ -181,9 +181,9 @@ def doctor(as_json: bool, quiet: bool) -> None:
 
 def _load(model: Path, inputs: tuple[str, ...], allow_pickle: bool) -> Any:
     from edge_embed import workflow
-    from edge_embed.program.input_spec import InputSpec
+    from edge_embed.program.input_spec import parse_input
 
-    return workflow.load(model, inputs=[InputSpec.parse(text) for text in inputs], allow_pickle=allow_pickle)
+    return workflow.load(model, inputs=[parse_input(text) for text in inputs], allow_pickle=allow_pickle)
 
 
 def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quiet: bool, exit_code: int = 0) -> None:

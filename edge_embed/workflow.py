@@ -13,9 +13,8 @@ from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.files import StrPath, new_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
-from edge_embed.program.input_spec import InputSpec
 from edge_embed.program.load import capture_program, load_program, write_program
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, ProgramInput
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
@@ -67,7 +66,7 @@ def load(
     example_inputs: ExampleInputs | None = None,
     dynamic_shapes: Any = None,
     *,
-    inputs: Sequence[InputSpec] = (),
+    inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
 ) -> Program:
     """The program of a module, or of a file that holds one.

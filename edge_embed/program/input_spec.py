@@ -8,7 +8,6 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.program import ProgramInput
 from edge_embed.program.weights import DTYPES
 
 _PATTERN = re.compile(r"([A-Za-z_]\w*):([a-z]+\d*)\[([^\[\]]*)\]", re.ASCII)
@@ -28,30 +28,21 @@ _NO_TABLE_ROWS = 16
 _BATCH, _LENGTH_STEP = 2, 4
 
 
-@dataclass(frozen=True)
-class InputSpec:
-    """One input that a file lacks: a dimension is its size, or the name of a dynamic dimension."""
+def parse_input(text: str) -> ProgramInput:
+    """Read one ``--input``.
 
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int | str, ...]
-
-    @classmethod
-    def parse(cls, text: str) -> "InputSpec":
-        """Read one ``--input``.
-
-        Raises:
-            BadInputError: if it does not have the form ``name:type[sizes]``.
-        """
-        found = _PATTERN.fullmatch(text.strip())
-        if found is None:
-            raise BadInputError(f"--input {text!r:.200}: {_EXPECTED}")
-        name, dtype, sizes = found.groups()
-        if dtype not in _DTYPES:
-            known = ", ".join(_DTYPES)
-            raise BadInputError(f"--input {text!r:.200}: unknown type {dtype:.40}, expected one of {known}")
-        parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
-        return cls(name, _DTYPES[dtype], tuple(_size(text, part) for part in parts))
+    Raises:
+        BadInputError: if it does not have the form ``name:type[sizes]``.
+    """
+    found = _PATTERN.fullmatch(text.strip())
+    if found is None:
+        raise BadInputError(f"--input {text!r:.200}: {_EXPECTED}")
+    name, dtype, sizes = found.groups()
+    if dtype not in _DTYPES:
+        known = ", ".join(_DTYPES)
+        raise BadInputError(f"--input {text!r:.200}: unknown type {dtype:.40}, expected one of {known}")
+    parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+    return ProgramInput(name, _DTYPES[dtype], tuple(_size(text, part) for part in parts))
 
 
 def _size(text: str, part: str) -> int | str:
@@ -62,7 +53,7 @@ def _size(text: str, part: str) -> int | str:
     raise BadInputError(f"--input {text!r:.200}: {part!r:.40} is neither a size from 1 on nor a name; {_EXPECTED}")
 
 
-def make_examples(model: nn.Module, specs: Sequence[InputSpec]) -> dict[str, Tensor]:
+def make_examples(model: nn.Module, specs: Sequence[ProgramInput]) -> dict[str, Tensor]:
     """Example inputs by name: seeded, random, no zeros among the ids, ids below the smallest table.
 
     Raises:
@@ -82,7 +73,7 @@ def make_examples(model: nn.Module, specs: Sequence[InputSpec]) -> dict[str, Ten
     return examples
 
 
-def _example_sizes(specs: Sequence[InputSpec]) -> dict[str, int]:
+def _example_sizes(specs: Sequence[ProgramInput]) -> dict[str, int]:
     """A distinct size for every dynamic dimension, none that is also a fixed size: a mix-up would show."""
     fixed = {size for spec in specs for size in spec.shape if isinstance(size, int)}
     free = (
@@ -100,19 +91,19 @@ def _example(dtype: torch.dtype, shape: list[int], rows: int, generator: torch.G
     return torch.randint(1, rows, shape, generator=generator).to(dtype)
 
 
-def dynamic_shapes(specs: Sequence[InputSpec]) -> dict[str, Any]:
+def dynamic_shapes(specs: Sequence[ProgramInput]) -> dict[str, Any]:
     """The named dimensions for ``torch.export``: dynamic, or an error if the model fixes them."""
     return {
         spec.name: {at: Dim.DYNAMIC for at, size in enumerate(spec.shape) if isinstance(size, str)} for spec in specs
     }
 
 
-def dimension_names(specs: Sequence[InputSpec]) -> dict[str, Mapping[int, str]]:
+def dimension_names(specs: Sequence[ProgramInput]) -> dict[str, Mapping[int, str]]:
     """The names of the dynamic dimensions by input and position."""
     return {spec.name: {at: size for at, size in enumerate(spec.shape) if isinstance(size, str)} for spec in specs}
 
 
-def _check_names(model: nn.Module, specs: Sequence[InputSpec]) -> None:
+def _check_names(model: nn.Module, specs: Sequence[ProgramInput]) -> None:
     parameters = inspect.signature(model.forward).parameters
     named = [name for name, item in parameters.items() if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
     needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]

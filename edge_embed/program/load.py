@@ -10,16 +10,16 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.capture import ExampleInputs, write_archive
-from edge_embed.program.input_spec import InputSpec, dimension_names, dynamic_shapes, make_examples
+from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
 from edge_embed.program.module_file import load_module, unpickle_module
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.reader import MODEL, program_in, read_program
 
 _PICKLE = b"\x80"
 _SAVE_INSTEAD = "give a file from edge_embed.save(model, path, example_inputs)"
 
 
-def load_program(path: Path, inputs: Sequence[InputSpec] = (), allow_pickle: bool = False) -> Program:
+def load_program(path: Path, inputs: Sequence[ProgramInput] = (), allow_pickle: bool = False) -> Program:
     """Read a model from a file of `edge_embed.save`, ``torch.export.save`` or ``torch.save``.
 
     Args:
@@ -36,7 +36,7 @@ def load_program(path: Path, inputs: Sequence[InputSpec] = (), allow_pickle: boo
     return program
 
 
-def _load(path: Path, inputs: Sequence[InputSpec], allow_pickle: bool) -> Program:
+def _load(path: Path, inputs: Sequence[ProgramInput], allow_pickle: bool) -> Program:
     start = _start_of(path)
     if not start.startswith(b"PK"):
         if start.startswith(_PICKLE) and allow_pickle:
@@ -122,7 +122,7 @@ def capture_program(module: nn.Module, example_inputs: ExampleInputs, *options: 
         return write_program(module, Path(folder) / "model.pt", example_inputs, *options, **named)
 
 
-def _capture(path: Path, module: nn.Module, inputs: Sequence[InputSpec]) -> Program:
+def _capture(path: Path, module: nn.Module, inputs: Sequence[ProgramInput]) -> Program:
     try:
         examples = make_examples(module, inputs)
         return capture_program(module, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))

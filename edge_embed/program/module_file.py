@@ -18,11 +18,8 @@ from torch.nn import functional
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.program.archive import Archive
-from edge_embed.program.input_spec import InputSpec
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 from edge_embed.program.weights import MAX_EXPANDED_BYTES
-
-__all__ = ["InputSpec", "load_module", "unpickle_module"]
 
 _LOG = logging.getLogger(__name__)
 # Classes of torch.nn that are no plain layer: they talk to other processes or turn into another class.

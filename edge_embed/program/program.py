@@ -55,13 +55,17 @@ class ProgramModule(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         """The outputs of the graph, flat, in order."""
-        return _Interpreter(self, graph=self.graph).run(*inputs)
+        return ProgramInterpreter(self).run(*inputs)
 
 
-class _Interpreter(fx.Interpreter):
+class ProgramInterpreter(fx.Interpreter):
     """Takes weights from the module's tables only, never an attribute that has the same name."""
 
+    def __init__(self, module: ProgramModule) -> None:
+        super().__init__(module, graph=module.graph)
+
     def fetch_attr(self, target: str) -> Tensor:
+        """A weight by its dotted name."""
         module: ProgramModule = self.module  # type: ignore[assignment]
         return module.weight(target)
 
@@ -150,7 +154,7 @@ class Program:
             raise BadInputError(f"the model does not run on its example inputs: {reason}") from error
 
 
-def dimension_names(name: str, position: int, taken: Mapping[str, object]) -> str:
+def default_dimension_name(name: str, position: int, taken: Mapping[str, object]) -> str:
     """A readable name for dynamic dimension ``position`` of input ``name`` that is not yet ``taken``."""
     common = ("batch", "sequence")
     wanted = common[position] if position < len(common) else f"{name}_dim{position}"

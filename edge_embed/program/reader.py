@@ -21,7 +21,7 @@ from edge_embed.program.archive import Archive
 from edge_embed.program.calls import check_call, check_results
 from edge_embed.program.examples import MEMBER, read_examples
 from edge_embed.program.extra import EXTRA, Extra, is_name, read_extra
-from edge_embed.program.program import Program, ProgramInput, ProgramModule, dimension_names
+from edge_embed.program.program import Program, ProgramInput, ProgramModule, default_dimension_name
 from edge_embed.program.weights import DTYPES, read_tensors
 
 MODEL = "models/model.json"
@@ -152,7 +152,7 @@ class _Reader:
         if symbol not in symbols:
             chosen = self._extra.dimensions
             taken = {*symbols.values(), *(text for names in chosen.values() for text in names.values())}
-            default = dimension_names(name, at, dict.fromkeys(taken))
+            default = default_dimension_name(name, at, dict.fromkeys(taken))
             symbols[symbol] = chosen.get(name, {}).get(str(at), default)
         return symbols[symbol]
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, fx
+from torch import fx
 
 from edge_embed.lowering.graph import METHODS, LoweredProgram
 from edge_embed.packed.form import Packed
-from edge_embed.program.program import ProgramModule
+from edge_embed.program.program import ProgramInterpreter
 from edge_embed.report.results import OutputResult, PathResult, Status
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
@@ -56,18 +56,12 @@ class _Error:
         self.problem = self.problem or (f"{case}: {problem}" if problem else "")
 
 
-class OracleInterpreter(fx.Interpreter):
+class OracleInterpreter(ProgramInterpreter):
     """Runs a lowered program with numpy's rows in place of the packed operators."""
 
     def __init__(self, lowered: LoweredProgram) -> None:
-        module = lowered.program.module
-        super().__init__(module, graph=module.graph)
+        super().__init__(lowered.program.module)
         self._tables: Mapping[str, Packed] = lowered.tables
-
-    def fetch_attr(self, target: str) -> Tensor:
-        """A weight by its name, as `Program.run` finds it."""
-        module: ProgramModule = self.module  # type: ignore[assignment]
-        return module.weight(target)
 
     def run_node(self, n: fx.Node) -> Any:
         """One node of the graph."""

@@ -6,20 +6,21 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.program.input_spec import InputSpec, make_examples
+from edge_embed.program.input_spec import make_examples, parse_input
+from edge_embed.program.program import ProgramInput
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("ids:int64[batch,seq]", InputSpec("ids", torch.int64, ("batch", "seq"))),
-        ("x:float32[batch,16]", InputSpec("x", torch.float32, ("batch", 16))),
-        ("step:int64[]", InputSpec("step", torch.int64, ())),
-        (" mask:bool[ batch , 4 ] ", InputSpec("mask", torch.bool, ("batch", 4))),
+        ("ids:int64[batch,seq]", ProgramInput("ids", torch.int64, ("batch", "seq"))),
+        ("x:float32[batch,16]", ProgramInput("x", torch.float32, ("batch", 16))),
+        ("step:int64[]", ProgramInput("step", torch.int64, ())),
+        (" mask:bool[ batch , 4 ] ", ProgramInput("mask", torch.bool, ("batch", 4))),
     ],
 )
-def test_parse(text: str, expected: InputSpec) -> None:
-    assert InputSpec.parse(text) == expected
+def test_parse(text: str, expected: ProgramInput) -> None:
+    assert parse_input(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_parse(text: str, expected: InputSpec) -> None:
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadInputError, match="--input"):
-        InputSpec.parse(text)
+        parse_input(text)
 
 
 class Two(nn.Module):
@@ -43,8 +44,8 @@ class Two(nn.Module):
         return self.large(ids) + self.small(ids) + x  # type: ignore[no-any-return]
 
 
-def specs(*texts: str) -> list[InputSpec]:
-    return [InputSpec.parse(text) for text in texts]
+def specs(*texts: str) -> list[ProgramInput]:
+    return [parse_input(text) for text in texts]
 
 
 def test_examples_fit_the_model_and_are_no_zeros() -> None:

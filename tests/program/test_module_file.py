@@ -17,7 +17,7 @@ from torch.serialization import get_safe_globals
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.program.input_spec import InputSpec
+from edge_embed.program.input_spec import parse_input
 from edge_embed.program.load import load_program
 
 IDS = "input:int64[batch,words]"
@@ -28,7 +28,7 @@ def table() -> DPQEmbedding:
 
 
 def load(path: Path, *inputs: str, allow_pickle: bool = False) -> Any:
-    return load_program(path, [InputSpec.parse(text) for text in inputs], allow_pickle)
+    return load_program(path, [parse_input(text) for text in inputs], allow_pickle)
 
 
 def saved(path: Path, value: Any) -> Path:
@@ -67,7 +67,7 @@ def test_torch_layers_load(make: Callable[[], nn.Module], text: str, path: Path)
     torch.manual_seed(0)
     model = make().eval()
     program = load(saved(path, model), text)
-    spec = InputSpec.parse(text)
+    spec = parse_input(text)
     assert [(item.name, item.dtype, item.shape) for item in program.inputs] == [(spec.name, spec.dtype, spec.shape)]
     result = model(*program.example_inputs)
     expected = result if isinstance(result, tuple) else (result,)
