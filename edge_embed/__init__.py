@@ -18,8 +18,15 @@ if TYPE_CHECKING:
         ParityError,
         SizeError,
     )
+    from edge_embed.layers.ant import ANTEmbedding
+    from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
     from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.layers.proximal import ProximalOptimizer
+    from edge_embed.layers.tied_output import TiedOutput
+    from edge_embed.layers.tt import TTEmbedding
+    from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
+    from edge_embed.packed.tt import PackedTT
     from edge_embed.runtime.library import get_library_path
     from edge_embed.runtime.session import create_session
     from edge_embed.workflow import export, lower, save, validate
@@ -27,15 +34,24 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ANTEmbedding",
+    "ANTEmbeddingBag",
     "BadInputError",
     "DPQEmbedding",
+    "DPQEmbeddingBag",
     "EdgeEmbedError",
     "IdOutOfRangeError",
     "LatencyError",
     "OutputError",
+    "PackedANT",
     "PackedDPQ",
+    "PackedTT",
     "ParityError",
+    "ProximalOptimizer",
     "SizeError",
+    "TTEmbedding",
+    "TTEmbeddingBag",
+    "TiedOutput",
     "__version__",
     "create_session",
     "export",
@@ -46,15 +62,24 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "ANTEmbedding": "edge_embed.layers.ant",
+    "ANTEmbeddingBag": "edge_embed.layers.bag",
     "BadInputError": "edge_embed.errors",
     "DPQEmbedding": "edge_embed.layers.dpq",
+    "DPQEmbeddingBag": "edge_embed.layers.bag",
     "EdgeEmbedError": "edge_embed.errors",
     "IdOutOfRangeError": "edge_embed.errors",
     "LatencyError": "edge_embed.errors",
     "OutputError": "edge_embed.errors",
+    "PackedANT": "edge_embed.packed.ant",
     "PackedDPQ": "edge_embed.packed.dpq",
+    "PackedTT": "edge_embed.packed.tt",
     "ParityError": "edge_embed.errors",
+    "ProximalOptimizer": "edge_embed.layers.proximal",
     "SizeError": "edge_embed.errors",
+    "TTEmbedding": "edge_embed.layers.tt",
+    "TTEmbeddingBag": "edge_embed.layers.bag",
+    "TiedOutput": "edge_embed.layers.tied_output",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",
     "get_library_path": "edge_embed.runtime.library",

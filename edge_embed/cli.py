@@ -69,6 +69,12 @@ def _model_options(command: Function) -> Function:
         metavar="NAME:DTYPE[DIM,...]",
         help="An input of a plain torch.save file, such as ids:int64[batch,seq].",
     )(command)
+    command = click.option(
+        "--model",
+        "factory",
+        metavar="PACKAGE.MODULE:FUNCTION",
+        help="For a state_dict: your function that makes its model. Needs --input.",
+    )(command)
     return click.option("--allow-pickle", is_flag=True, help="Load by unpickling. This runs code from the file.")(
         command
     )
@@ -98,6 +104,7 @@ def export(
     external_data: Any,
     force: bool,
     inputs: tuple[str, ...],
+    factory: str | None,
     allow_pickle: bool,
     as_json: bool,
     quiet: bool,
@@ -108,7 +115,7 @@ def export(
     workflow.check_target(target)
     with _progress(quiet) as progress:
         report = workflow.export(
-            _load(model, inputs, allow_pickle),
+            _load(model, inputs, factory, allow_pickle),
             target,
             output or model.with_suffix(f".{target}"),
             external_data=external_data,
@@ -137,6 +144,7 @@ def validate(
     iterations: int,
     warmup: int,
     inputs: tuple[str, ...],
+    factory: str | None,
     allow_pickle: bool,
     as_json: bool,
     quiet: bool,
@@ -147,7 +155,9 @@ def validate(
 
     options = ValidationOptions.parse(atol, rtol, seed=seed, iterations=iterations, warmup=warmup)
     with _progress(quiet) as progress:
-        report = workflow.validate(_load(model, inputs, allow_pickle), exported, options=options, progress=progress)
+        report = workflow.validate(
+            _load(model, inputs, factory, allow_pickle), exported, options=options, progress=progress
+        )
     for failure in report.failures() if quiet else ():
         click.echo(failure, err=True)
     _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
@@ -179,11 +189,17 @@ def doctor(as_json: bool, quiet: bool) -> None:
     _finish(report, partial(render_doctor, report), as_json, quiet, 0 if report.ok else 1)
 
 
-def _load(model: Path, inputs: tuple[str, ...], allow_pickle: bool) -> Any:
+def _load(model: Path, inputs: tuple[str, ...], factory: str | None, allow_pickle: bool) -> Any:
     from edge_embed import workflow
     from edge_embed.program.input_spec import parse_input
+    from edge_embed.program.state_dict import import_factory
 
-    return workflow.load(model, inputs=[parse_input(text) for text in inputs], allow_pickle=allow_pickle)
+    return workflow.load(
+        model,
+        inputs=[parse_input(text) for text in inputs],
+        allow_pickle=allow_pickle,
+        factory=None if factory is None else import_factory(factory, Path.cwd()),
+    )
 
 
 def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quiet: bool, exit_code: int = 0) -> None:

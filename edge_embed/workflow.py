@@ -15,6 +15,7 @@ from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, write_program
 from edge_embed.program.program import Program, ProgramInput
+from edge_embed.program.state_dict import Factory
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
@@ -68,6 +69,7 @@ def load(
     *,
     inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
+    factory: Factory | None = None,
 ) -> Program:
     """The program of a module, or of a file that holds one.
 
@@ -77,12 +79,13 @@ def load(
         dynamic_shapes: for a module, as for `save`.
         inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
         allow_pickle: run code from the file if it cannot be read otherwise.
+        factory: for a file of weights alone (a state_dict): makes the module that they are for.
 
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
     if not isinstance(model, nn.Module):
-        return load_program(Path(model), inputs, allow_pickle)
+        return load_program(Path(model), inputs, allow_pickle, factory)
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)

@@ -21,7 +21,12 @@ SCHEMA_VERSION = 1
 T = TypeVar("T")
 
 _DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime safetensors click rich".split()
-_KERNELS = ("ee_dpq_gather_f32_i64", "ee_dpq_gather_f32_i32")
+_KERNELS = tuple(
+    f"ee_{method}_{use}_f32{ids}"
+    for method in ("dpq", "ant", "tt")
+    for use, types in (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)))
+    for ids in types
+)
 # What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
 _CPU_FEATURES = (
     "sse4_2 avx avx2 f16c fma avx512f avx512bw avx512vbmi avx512_vnni avx_vnni amx_int8 "

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.inspection.hashing import HashCheck
-from edge_embed.inspection.onnx_tables import OnnxTable, check_specs, nodes_of, tables_of_nodes
+from edge_embed.inspection.onnx_tables import OnnxTable, called_by_bodies, check_specs, nodes_of, tables_of_nodes
 from edge_embed.inspection.onnx_weights import Weights, dtype_name
 from edge_embed.inspection.report import (
     DenseInfo,
@@ -99,9 +99,13 @@ class _Inspection:
         )
 
     def _operators(self) -> list[OperatorInfo]:
-        """Node and body, per operator type; a warning says what is lost without one of them."""
+        """Node and body, per operator type; a warning says what is lost without one of them.
+
+        A body that only other bodies call is part of those, and needed by them.
+        """
         bodies = {function.name for function in self._model.functions if function.domain == DOMAIN}
-        counts = dict.fromkeys(sorted(bodies | {node.op_type for node in self._nodes}), 0)
+        used = {node.op_type for node in self._nodes}
+        counts = dict.fromkeys(sorted(used | (bodies ^ called_by_bodies(self._model))), 0)
         for node in self._nodes:
             counts[node.op_type] += 1
         for name, count in counts.items():

@@ -8,39 +8,95 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.inspection.onnx_weights import Weights
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, located
+from edge_embed.packed.tt import PackedTT
+from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 
 Attributes = Mapping[str, int]
+Specs = Mapping[str, TensorSpec]
 
 
-def _dpq_shape(attributes: Attributes, tensors: Mapping[str, TensorSpec]) -> TableShape:
+def _dpq_shape(attributes: Attributes, tensors: Specs) -> TableShape:
+    _check_ranks(tensors, {"codes": 2, "values": 3})
     codes, values = tensors["codes"], tensors["values"]
-    if len(codes.shape) != 2 or len(values.shape) != 3:
-        raise BadInputError(f"got codes {list(codes.shape)} and values {list(values.shape)}")
     num_groups, stored = attributes["num_groups"], values.shape[0]
     shared = stored == 1 and num_groups != 1
-    shape = DPQShape(codes.shape[0], values.shape[2] * num_groups, attributes["num_codes"], num_groups, shared)
+    dim = values.shape[2] * num_groups
+    shape = DPQShape(codes.shape[0], dim, attributes["num_codes"], num_groups, shared, _value_type(values))
     if attributes["bits"] != shape.bits:
         raise BadInputError(f"bits: got {attributes['bits']}, expected {shape.bits} for {shape.num_codes} codes")
     return shape
 
 
+def _ant_shape(attributes: Attributes, tensors: Specs) -> TableShape:
+    _check_ranks(tensors, {"row_offsets": 1, "weights": 1, "anchors": 2})
+    weights, anchors = tensors["weights"], tensors["anchors"]
+    num_embeddings, (num_anchors, dim) = tensors["row_offsets"].shape[0] - 1, anchors.shape
+    types = (weights.dtype, _value_type(anchors))
+    return ANTShape(num_embeddings, dim, num_anchors, weights.shape[0], *types)
+
+
+def _tt_shape(attributes: Attributes, tensors: Specs) -> TableShape:
+    _check_ranks(tensors, dict.fromkeys(tensors, 4))
+    rows, befores, columns, afters = zip(*(spec.shape for spec in tensors.values()), strict=True)
+    value_type = _value_type(tensors["core_0"])
+    return TTShape(attributes["num_embeddings"], rows, columns, (befores[0], *afters), value_type)
+
+
+def _value_type(spec: TensorSpec) -> str:
+    """The type of the rows; any other is left for `check_specs` to refuse by the name of the tensor."""
+    return spec.dtype if spec.dtype in FLOAT_BYTES else "float32"
+
+
+def _check_ranks(tensors: Specs, ranks: Mapping[str, int]) -> None:
+    for name, rank in ranks.items():
+        if len(tensors[name].shape) != rank:
+            raise BadInputError(f"{name}: got shape {list(tensors[name].shape)}, expected {rank} dimensions")
+
+
 @dataclass(frozen=True)
-class _Operator:
-    method: str
-    tensors: tuple[str, ...]  # the inputs that follow ids
+class _Method:
+    name: str
+    tensors: Callable[[int], tuple[str, ...]]  # the inputs that make up the table, from how many there are
     attributes: tuple[str, ...]
-    shape: Callable[[Attributes, Mapping[str, TensorSpec]], TableShape]
+    shape: Callable[[Attributes, Specs], TableShape]
 
 
-OPERATORS = {
-    "DPQEmbedding": _Operator(
-        PackedDPQ.method, ("codes", "values"), ("bits", "num_codes", "num_groups", "padding_idx"), _dpq_shape
+@dataclass(frozen=True)
+class _Use:
+    leading: int  # inputs before those of the table
+    attributes: tuple[str, ...] = ()
+
+
+_METHODS = {
+    "DPQ": _Method(
+        PackedDPQ.method,
+        lambda count: ("codes", "values"),
+        ("bits", "num_codes", "num_groups", "padding_idx"),
+        _dpq_shape,
+    ),
+    "ANT": _Method(
+        PackedANT.method,
+        lambda count: ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors"),
+        ("padding_idx",),
+        _ant_shape,
+    ),
+    "TT": _Method(
+        PackedTT.method,
+        lambda count: tuple(f"core_{k}" for k in range(min(max(count, MIN_CORES), MAX_CORES))),
+        ("num_embeddings", "padding_idx"),
+        _tt_shape,
     ),
 }
+_USES = {"Embedding": _Use(1), "EmbeddingBag": _Use(3, ("mode", "weighted")), "Logits": _Use(1)}
+
+OPERATORS = {f"{method}{use}": (_METHODS[method], _USES[use]) for method in _METHODS for use in _USES}
 
 
 @dataclass(frozen=True)
@@ -64,11 +120,21 @@ class OnnxTable:
 
 
 def nodes_of(model: ModelProto) -> list[NodeProto]:
-    """Our nodes, also those in branches, loops and functions of other tools."""
+    """Our nodes, also those in branches, loops and functions of other tools.
+
+    Our own functions call our own nodes too, on whatever table they are given.
+    """
     found = list(_walk(model.graph))
     for function in model.functions:
-        found += [inner for node in function.node for inner in _walk_node(node)]
+        if function.domain != DOMAIN:
+            found += [inner for node in function.node for inner in _walk_node(node)]
     return [node for node in found if node.domain == DOMAIN]
+
+
+def called_by_bodies(model: ModelProto) -> set[str]:
+    """Types of our nodes that our own functions call: the bodies of bags and logits look rows up."""
+    ours = [node for function in model.functions if function.domain == DOMAIN for node in function.node]
+    return {inner.op_type for node in ours for inner in _walk_node(node) if inner.domain == DOMAIN}
 
 
 def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxTable]:
@@ -91,20 +157,21 @@ def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
         expected = f"expected one of {', '.join(OPERATORS)}: a newer edge-embed may read it"
         raise BadInputError(f"got operator {node.op_type!r:.80}, {expected}")
-    operator = OPERATORS[node.op_type]
-    attributes = _attributes(node, operator.attributes)
-    if len(node.input) != 1 + len(operator.tensors):
-        raise BadInputError(f"got {len(node.input)} inputs, expected {1 + len(operator.tensors)}")
-    initializers = dict(zip(operator.tensors, node.input[1:], strict=True))
-    first = operator.tensors[0]
+    method, use = OPERATORS[node.op_type]
+    attributes = _attributes(node, method.attributes + use.attributes)
+    tensors = method.tensors(len(node.input) - use.leading)
+    if len(node.input) != use.leading + len(tensors):
+        raise BadInputError(f"got {len(node.input)} inputs, expected {use.leading + len(tensors)}")
+    initializers = dict(zip(tensors, node.input[use.leading :], strict=True))
+    first = tensors[0]
     name = initializers[first].removesuffix(f".{first}")
     specs = {tensor: weights.spec(stored) for tensor, stored in initializers.items()}
     padding_idx = None if attributes["padding_idx"] == -1 else attributes["padding_idx"]
     known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
-    shape = operator.shape(attributes, known) if len(known) == len(specs) else None
+    shape = method.shape(attributes, known) if len(known) == len(specs) else None
     if shape is not None and padding_idx is not None and not 0 <= padding_idx < shape.num_embeddings:
         raise BadInputError(f"padding_idx: got {padding_idx}, expected -1 to {shape.num_embeddings - 1}")
-    return OnnxTable(name, operator.method, shape, padding_idx, initializers)
+    return OnnxTable(name, method.name, shape, padding_idx, initializers)
 
 
 def check_specs(got: Mapping[str, TensorSpec], shape: TableShape) -> None:

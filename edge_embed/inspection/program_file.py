@@ -9,41 +9,91 @@ from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, State, TableInfo, table_info
-from edge_embed.ops import dpq
+from edge_embed.ops import ant, dpq, tt
+from edge_embed.ops.operators import LEADING, TableOperators
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.form import TableShape
 from edge_embed.packed.manifest import located
+from edge_embed.packed.tt import PackedTT
+from edge_embed.packed.tt_shape import TTShape
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
 
 _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
+_NO_TABLE = (
+    "no compressed table: train one as DPQEmbedding, ANTEmbedding or TTEmbedding (edge-embed compress is planned)"
+)
 _MALFORMED = (TypeError, ValueError, AttributeError, IndexError, KeyError, OverflowError)
 
 
-def _trainable_shape(arguments: list[Any]) -> tuple[TableShape, int | None]:
-    query, key, *_, padding_idx = arguments
+Sizes = tuple[TableShape, int | None]
+
+
+def _dpq_trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Sizes:
     groups, num_codes, width = key.shape
-    return _dpq_shape(query.shape, groups, num_codes, query.shape[1] // width), padding_idx
+    return _dpq_shape(query.shape, groups, num_codes, query.shape[1] // width, value), rest[-1]
 
 
-def _frozen_shape(arguments: list[Any]) -> tuple[TableShape, int | None]:
-    codes, value, num_groups, padding_idx = arguments
+def _dpq_frozen(codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Sizes:
     groups, num_codes, width = value.shape
-    return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups), padding_idx
+    return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, value), padding_idx
 
 
-def _dpq_shape(size: tuple[int, int] | torch.Size, stored: int, num_codes: int, num_groups: int) -> DPQShape:
+def _dpq_shape(
+    size: tuple[int, int] | torch.Size, stored: int, num_codes: int, num_groups: int, value: Tensor
+) -> DPQShape:
     if stored not in (1, num_groups):
         raise BadInputError(f"got {stored} value tables, expected {num_groups}, or 1 when they are shared")
-    return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups)
+    return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups, _value_type(value))
 
 
-# What follows ids in a call of each operator -> sizes and padding row.
-_READERS: dict[Any, tuple[str, State, Callable[[list[Any]], tuple[TableShape, int | None]]]] = {
-    dpq.TRAINABLE: (PackedDPQ.method, "trainable", _trainable_shape),
-    dpq.FROZEN: (PackedDPQ.method, "frozen", _frozen_shape),
+def _ant_trainable(transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Sizes:
+    """What a table would be if it were packed now: training goes on to change which entries are zero."""
+    (rows, num_anchors), dim = transform.shape, anchors.shape[1]
+    padding = 0 if padding_idx is None else _positive(transform[padding_idx])
+    kept = _positive(transform) - padding
+    return ANTShape(rows, dim, num_anchors, kept, _value_type(transform), _value_type(anchors)), padding_idx
+
+
+def _ant_frozen(
+    row_offsets: Tensor,
+    anchor_ids: Tensor,
+    weights: Tensor,
+    weight_scale: Tensor,
+    anchors: Tensor,
+    padding_idx: int | None,
+) -> Sizes:
+    (num_anchors, dim), types = anchors.shape, (_dtype(weights.dtype), _value_type(anchors))
+    return ANTShape(row_offsets.shape[0] - 1, dim, num_anchors, weights.shape[0], *types), padding_idx
+
+
+def _tt(cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> Sizes:
+    rows, befores, columns, afters = zip(*(core.shape for core in cores), strict=True)
+    return TTShape(num_embeddings, rows, columns, (befores[0], *afters), _value_type(cores[0])), padding_idx
+
+
+def _positive(transform: Tensor) -> int:
+    return int((transform > 0).sum())
+
+
+def _value_type(stored: Tensor) -> str:
+    """Type at inference; whatever is not float16 by then has to be made float32."""
+    return "float16" if stored.dtype == torch.float16 else "float32"
+
+
+# Each form of a table: its method, its state, and its sizes and padding row from what its operators get.
+_FORMS: dict[TableOperators, tuple[str, State, Callable[..., Sizes]]] = {
+    ant.TRAINABLE: (PackedANT.method, "trainable", _ant_trainable),
+    ant.FROZEN: (PackedANT.method, "frozen", _ant_frozen),
+    dpq.TRAINABLE: (PackedDPQ.method, "trainable", _dpq_trainable),
+    dpq.FROZEN: (PackedDPQ.method, "frozen", _dpq_frozen),
+    tt.TT: (PackedTT.method, "trainable", _tt),
 }
+# Each operator: its form, and how many arguments come before the table.
+_READERS = {operator: (form, len(LEADING[use])) for form in _FORMS for use, operator in form.uses.items()}
 
 
 def inspect_program(path: Path, verify: bool) -> FileReport:
@@ -72,33 +122,33 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
-        notes=[] if tables else ["no compressed table: train one as DPQEmbedding (edge-embed compress is planned)"],
+        notes=[] if tables else [_NO_TABLE],
     )
 
 
 def _tables(program: Program) -> list[TableInfo]:
     """One entry per table; several calls over the same weights are one."""
-    found: dict[tuple[Any, ...], TableInfo] = {}
+    found: dict[tuple[str, str], TableInfo] = {}
     taken: set[str] = set()
     for node in program.module.graph.nodes:
         if node.target not in _READERS:
             continue
-        method, state, read = _READERS[node.target]
-        arguments = list(node.args[1:])
-        identity = tuple(item.target if isinstance(item, fx.Node) else item for item in arguments)
+        form, leading = _READERS[node.target]
+        arguments = node.args[leading:]
+        identity = (form.name, repr(fx.node.map_arg(arguments, _target)))
         if identity in found:
             continue
-        name = unique = _owner(arguments[0])
+        nodes: list[fx.Node] = []
+        fx.node.map_arg(arguments, nodes.append)
+        name = unique = _owner(nodes[0])
         while unique in taken:  # the same weights with another padding row, numbered as lowering does
             unique = f"{name}_{len(taken)}"
         taken.add(unique)
-        values = [_weight(program, item) if isinstance(item, fx.Node) else item for item in arguments]
-        weights = {
-            str(item.target): value for item, value in zip(arguments, values, strict=True) if isinstance(item, fx.Node)
-        }
+        weights = {str(weight.target): _weight(program, weight) for weight in nodes}
         stored = sum(tensor.nbytes for tensor in weights.values())  # vq has one weight as key and value
+        method, state, read = _FORMS[form]
         with located(f"table {unique!r}"):
-            shape, padding_idx = read(values)
+            shape, padding_idx = read(*fx.node.map_arg(arguments, lambda weight: _weight(program, weight)))
         found[identity] = table_info(unique, method, state, shape, padding_idx, stored, "matches")
     return list(found.values())
 
@@ -118,9 +168,15 @@ def _weight(program: Program, node: fx.Node) -> Tensor:
     return program.module.weight(str(node.target))
 
 
+def _target(weight: fx.Node) -> str:
+    return str(weight.target)
+
+
 def _owner(weight: fx.Node) -> str:
-    """``encoder.embedding`` for the weight ``encoder.embedding.query``; ``embedding`` for a bare layer."""
-    return str(weight.target).rpartition(".")[0] or "embedding"
+    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
+    path = str(weight.target).split(".")
+    depth = 2 if path[-1].isdigit() else 1  # in a list of weights
+    return ".".join(path[:-depth]) or "embedding"
 
 
 def _dtype(dtype: torch.dtype) -> str:

@@ -1,6 +1,8 @@
 """Reports as text: tables on a terminal, plain columns elsewhere."""
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -9,6 +11,9 @@ from rich.text import Text
 
 from edge_embed.inspection.doctor import DoctorReport
 from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TorchSaveInfo
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.tt import PackedTT
 
 _KINDS = {
     "program": "saved program",
@@ -90,12 +95,21 @@ def _compressed(report: FileReport) -> Table:
             f"{entry.num_embeddings:,} x {entry.embedding_dim}",
             _layout(entry),
             f"{entry.compression_ratio:.1f}x",
-            *(_size(entry.inference_bytes.get(tensor, 0)) for tensor in ("codes", "values")),
+            *(_size(nbytes) for nbytes in _codes_and_values(entry)),
             f"{_size(entry.stored_bytes)} ({entry.share:.1%})",
             Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
         )
     table.caption = "codes and values: bytes at inference"
+    if any(entry.method != PackedDPQ.method for entry in report.tables):
+        table.caption += "; ant: transform and anchors; tt: none and cores"
     return table
+
+
+def _codes_and_values(entry: TableInfo) -> tuple[int, int]:
+    """Bytes of what selects (codes, the sparse transform), and of what rows are made of (values, anchors, cores)."""
+    begin = _METHODS[entry.method].values
+    values = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(begin))
+    return entry.total_inference_bytes - values, values
 
 
 def _dense(report: FileReport) -> Table:
@@ -127,12 +141,35 @@ def _torch_save(console: Console, info: TorchSaveInfo) -> None:
 
 
 def _layout(entry: TableInfo) -> str:
-    values = entry.attributes
-    if entry.method != "dpq":
-        return ", ".join(f"{key}={value}" for key, value in values.items())
-    shared = ", shared" if values["share_subspaces"] else ""
     padding = "" if entry.padding_idx is None else f", pad {entry.padding_idx}"
-    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}{padding}"
+    return _METHODS[entry.method].layout(entry.attributes) + padding
+
+
+def _dpq_layout(values: Mapping[str, Any]) -> str:
+    shared = ", shared" if values["share_subspaces"] else ""
+    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}"
+
+
+def _ant_layout(values: Mapping[str, Any]) -> str:
+    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}"
+
+
+def _tt_layout(values: Mapping[str, Any]) -> str:
+    rows, columns, ranks = ("x".join(map(str, values[name])) for name in ("row_shape", "col_shape", "ranks"))
+    return f"I={rows} J={columns} R={ranks}"
+
+
+@dataclass(frozen=True)
+class _Method:
+    layout: Callable[[Mapping[str, Any]], str]
+    values: str  # how the names of those tensors begin that rows are made of
+
+
+_METHODS = {
+    PackedDPQ.method: _Method(_dpq_layout, "values"),
+    PackedANT.method: _Method(_ant_layout, "anchors"),
+    PackedTT.method: _Method(_tt_layout, "core_"),
+}
 
 
 def _port(port: PortInfo) -> str:

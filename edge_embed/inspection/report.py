@@ -22,15 +22,17 @@ class TableInfo:
 
     Attributes:
         name: Where it sits in the user's model, such as ``encoder.embedding``.
-        method: ``dpq``, ...
+        method: ``dpq``, ``ant`` or ``tt``.
         state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it.
         num_embeddings: Rows n.
         embedding_dim: Columns d.
-        attributes: What else fixes the sizes, as in a packed file; for dpq ``num_codes`` (K), ``num_groups``
-            (D), ``bits``, ``share_subspaces``.
+        attributes: What else fixes the sizes, as in a packed file. dpq: ``num_codes`` (K), ``num_groups`` (D),
+            ``bits``, ``share_subspaces``; ant: ``num_anchors`` (A), ``num_nonzeros``, ``weight_type``; tt:
+            ``num_embeddings``, ``row_shape`` (I), ``col_shape`` (J), ``ranks`` (R).
+        value_type: Type of the rows, ``float32`` or ``float16``.
         padding_idx: The row that is exactly zero, or None.
         compression_ratio: Bits of the dense float32 table / bits kept, by the formula of the method's paper.
-        inference_bytes: Bytes of each tensor of the packed form; for dpq ``codes`` and ``values``.
+        inference_bytes: Bytes of each tensor of the packed form, by name.
         total_inference_bytes: Together.
         stored_bytes: Bytes that this file spends on the table; more than at inference while trainable.
         share: ``stored_bytes`` / bytes of all files.
@@ -43,6 +45,7 @@ class TableInfo:
     num_embeddings: int
     embedding_dim: int
     attributes: Mapping[str, Any]
+    value_type: str
     padding_idx: int | None
     compression_ratio: float
     inference_bytes: Mapping[str, int]
@@ -215,6 +218,7 @@ def table_info(
         num_embeddings=shape.num_embeddings,
         embedding_dim=shape.embedding_dim,
         attributes=shape.attributes(),
+        value_type=shape.value_type,
         padding_idx=padding_idx,
         compression_ratio=shape.compression_ratio,
         inference_bytes={key: _spec_bytes(spec) for key, spec in shape.tensor_specs().items()},

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.table import CompressedEmbedding, check_count
 from edge_embed.ops import dpq
-from edge_embed.ops.ids import check_id_range, integer_ids
+from edge_embed.ops.operators import TableOperators
+from edge_embed.ops.storage import StoredType, rounded, stored_array
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -43,7 +45,7 @@ class _AddLoss(torch.autograd.Function):
         return gradient, gradient.new_ones(())
 
 
-class DPQEmbedding(nn.Module):
+class DPQEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is learned as codes and values.
 
     The layer has two states. *Trainable* keeps ``query`` [n, d], ``key`` [G, K, s] (SX only; VQ ties keys
@@ -66,7 +68,7 @@ class DPQEmbedding(nn.Module):
         distance_norm: batch norm of the distances, one statistic per choice k.
         init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
         device: as for ``nn.Embedding``.
-        dtype: as for ``nn.Embedding``; export wants float32.
+        dtype: as for ``nn.Embedding``; export wants float32 or float16.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
@@ -97,11 +99,9 @@ class DPQEmbedding(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         self.num_codes, self.num_groups = num_codes, num_groups
         self.variant, self.share_subspaces = variant, share_subspaces
-        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
         self.distance_norm, self.init_scale = distance_norm, init_scale
         self._check_sizes()
         groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
@@ -116,17 +116,11 @@ class DPQEmbedding(nn.Module):
         self.reset_parameters()
 
     def _check_sizes(self) -> None:
-        for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
-            if not isinstance(getattr(self, name), int):
-                raise BadInputError(f"{name} must be an integer, got {getattr(self, name)!r}")
-        if self.num_embeddings < 1 or self.embedding_dim < 1:
-            raise BadInputError(
-                f"num_embeddings and embedding_dim must be at least 1, "
-                f"got {self.num_embeddings} and {self.embedding_dim}"
-            )
+        check_count("num_codes", self.num_codes)
+        check_count("num_groups", self.num_groups)
         if not 2 <= self.num_codes <= _MAX_CODES:
             raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {self.num_codes}")
-        if self.num_groups < 1 or self.embedding_dim % self.num_groups:
+        if self.embedding_dim % self.num_groups:
             raise BadInputError(f"num_groups must divide embedding_dim, got {self.num_groups} and {self.embedding_dim}")
         if self.variant not in ("sx", "vq"):
             raise BadInputError(f'variant must be "sx" or "vq", got {self.variant!r}')
@@ -159,19 +153,33 @@ class DPQEmbedding(nn.Module):
         """Whether only codes and values are left."""
         return "codes" in self._buffers
 
+    @property
+    def stored_type(self) -> torch.dtype:
+        """Type of the values."""
+        return self.value.dtype
+
     def to_packed(self) -> PackedDPQ:
         """The packed form; a trainable table recomputes the codes of all rows as in eval mode."""
         if self.frozen:
-            values = dpq.value_array(self.value)
+            values = stored_array(self.value)
             return PackedDPQ(self.codes.cpu().numpy(), values, self.num_groups, self.padding_idx)
         return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx)
 
-    def freeze(self) -> Self:
-        """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same."""
+    def freeze(self, value_type: StoredType | None = None) -> Self:
+        """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same.
+
+        Args:
+            value_type: ``"float16"`` halves the values and rounds them; rows keep their type. By default
+                values stay as they are.
+
+        Raises:
+            BadInputError: if a value is not finite, also after rounding.
+        """
         if not self.frozen:
-            packed = self.to_packed()
-            device = self.value.device
-            self._become_frozen(torch.from_numpy(packed.codes).to(device), self.value.detach())
+            codes = torch.from_numpy(self.to_packed().codes)
+            self._become_frozen(codes.to(self.value.device), self.value.detach())
+        if value_type is not None:
+            self.value = rounded(self.value, value_type)
         return self
 
     def _become_frozen(self, codes: Tensor, value: Tensor) -> None:
@@ -186,21 +194,15 @@ class DPQEmbedding(nn.Module):
         if prefix + "codes" in state_dict and not self.frozen:
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
             codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=self.value.device)
-            self._become_frozen(codes, self.value.detach())
+            stored = state_dict.get(prefix + "value", self.value)
+            self._become_frozen(codes, torch.empty_like(self.value, dtype=stored.dtype))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Rows of ``ids``: integers of shape (*) -> (*, d)."""
-        ids = integer_ids(ids)
-        exporting = torch.compiler.is_exporting()
+    def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         if self.frozen:
-            frozen_rows = dpq.FROZEN if exporting else dpq.frozen_rows
-            return frozen_rows(ids, self.codes, self.value, self.num_groups, self.padding_idx)
-        if self.training:
-            return self._train(ids)
-        trainable_rows = dpq.TRAINABLE if exporting else dpq.trainable_rows
-        table = (self.query, self._keys(), self.value, *self._statistics())
-        return trainable_rows(ids, *table, self.variant, self.padding_idx)
+            return dpq.FROZEN, (self.codes, self.value, self.num_groups, self.padding_idx)
+        weights = (self.query, self._keys(), self.value, *self._statistics())
+        return dpq.TRAINABLE, (*weights, self.variant, self.padding_idx)
 
     def _keys(self) -> Tensor:
         return self.key if self.variant == "sx" else self.value
@@ -208,41 +210,44 @@ class DPQEmbedding(nn.Module):
     def _statistics(self) -> tuple[Tensor | None, Tensor | None]:
         return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
 
-    def _train(self, ids: Tensor) -> Tensor:
-        check_id_range(ids, self.num_embeddings)
-        flat = ids.reshape(-1).long()
-        kept = torch.ones_like(flat, dtype=torch.bool)
+    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Rows [B, d] of ids int64 [B] by eq. (5) or (7)."""
+        kept = torch.ones_like(ids, dtype=torch.bool)
         if self.padding_idx is not None:
-            kept = flat != self.padding_idx
-        query = functional.embedding(flat, self.query)  # [B, d]
+            kept = ids != self.padding_idx
+        query = functional.embedding(ids, self.query)  # [B, d]
         with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
             response = dpq.responses(query, self._keys(), self.variant)  # [D, B, K]
             if self.distance_norm:
-                response = self._normalized(response, kept)
+                response = self._normalized(response, kept, update)
         code = response.max(dim=-1).indices  # [D, B]
-        sx = self.variant == "sx"
-        rows = self._softmax_rows(response, code) if sx else self._centroid_rows(query, code, kept)  # [B, d]
-        return rows.masked_fill(~kept.unsqueeze(-1), 0.0).reshape(*ids.shape, self.embedding_dim)
+        if self.variant == "sx":
+            return self._softmax_rows(response, code)
+        return self._centroid_rows(query, code, kept, share)
 
-    def _normalized(self, response: Tensor, kept: Tensor) -> Tensor:
+    def _normalized(self, response: Tensor, kept: Tensor, update: bool) -> Tensor:
         """Distances [D, B, K] by the statistics of this batch; float16 could not even count them."""
         wide = response.to(torch.promote_types(response.dtype, torch.float32))
-        mean, variance = self._batch_statistics(wide, kept)
+        mean, variance = self._batch_statistics(wide, kept, update)
         return ((wide - mean) * dpq.inverse_deviation(variance)).to(response.dtype)
 
-    def _batch_statistics(self, response: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance [K] over groups and the ids that are no padding; updates the running ones."""
+    def _batch_statistics(self, response: Tensor, kept: Tensor, update: bool) -> tuple[Tensor, Tensor]:
+        """Mean and variance [K] over groups and the ids that are no padding; the running ones follow them."""
         weight = kept.to(response.dtype).unsqueeze(-1)  # [B, 1]
         count = self.num_groups * weight.sum()
         mean = (response * weight).sum((0, 1)) / count.clamp(min=1)
         variance = ((response - mean).square() * weight).sum((0, 1)) / count.clamp(min=1)
-        with torch.no_grad():
-            dtype = self.running_mean.dtype
-            step = _NORM_MOMENTUM * (count > 0).to(dtype)  # an empty batch teaches nothing
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.running_mean.lerp_(mean.to(dtype), step)
-            self.running_var.lerp_(unbiased.to(dtype), step)
+        if update:
+            self._follow(mean, variance, count)
         return mean, variance
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        dtype = self.running_mean.dtype
+        step = _NORM_MOMENTUM * (count > 0).to(dtype)  # an empty batch teaches nothing
+        unbiased = variance * count / (count - 1).clamp(min=1)
+        self.running_mean.lerp_(mean.to(dtype), step)
+        self.running_var.lerp_(unbiased.to(dtype), step)
 
     def _softmax_rows(self, response: Tensor, code: Tensor) -> Tensor:
         """SX, eq. (5): response [D, B, K], code [D, B] -> [B, d]."""
@@ -251,11 +256,11 @@ class DPQEmbedding(nn.Module):
         choice = probability + (one_hot - probability).detach()
         return (choice @ self.value).transpose(0, 1).flatten(1)  # [D, B, s] -> [B, d]
 
-    def _centroid_rows(self, query: Tensor, code: Tensor, kept: Tensor) -> Tensor:
+    def _centroid_rows(self, query: Tensor, code: Tensor, kept: Tensor, share: float) -> Tensor:
         """VQ, eq. (7): query [B, d], code [D, B] -> [B, d]."""
         centroids = dpq.select(self.value, code.t())  # [B, d]
         distance = (centroids - query.detach()).square() * kept.unsqueeze(-1)
-        loss = distance.sum() / (self.embedding_dim * kept.sum()).clamp(min=1)
+        loss = share * distance.sum() / (self.embedding_dim * kept.sum()).clamp(min=1)
         straight_through = query + (centroids - query).detach()
         return _AddLoss.apply(straight_through, loss)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -267,12 +272,3 @@ class DPQEmbedding(nn.Module):
             f"num_groups={self.num_groups}, variant={self.variant!r}, "
             f"share_subspaces={self.share_subspaces}{optional}, frozen={self.frozen}"
         )
-
-
-def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
-    """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
-    if padding_idx is None:
-        return None
-    if not -num_embeddings <= padding_idx < num_embeddings:
-        raise BadInputError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
-    return padding_idx % num_embeddings

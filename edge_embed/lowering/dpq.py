@@ -4,6 +4,7 @@ from typing import Any
 
 from edge_embed.lowering.method import Method, OnBlock
 from edge_embed.ops import dpq
+from edge_embed.ops.storage import stored_array
 from edge_embed.packed.dpq import PackedDPQ
 
 
@@ -14,7 +15,7 @@ def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
     codes, value, num_groups, padding_idx = arguments
-    packed = PackedDPQ(codes.detach().cpu().numpy(), dpq.value_array(value), num_groups, padding_idx)
+    packed = PackedDPQ(codes.detach().cpu().numpy(), stored_array(value), num_groups, padding_idx)
     packed.check_codes()
     on_block(packed.num_embeddings)
     return packed
@@ -23,6 +24,6 @@ def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
 DPQ = Method(
     name=PackedDPQ.method,
     packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen},
-    operator=dpq.FROZEN,
-    scalars=lambda packed: (packed.num_groups, packed.padding_idx),
+    operators=dpq.FROZEN,
+    arguments=lambda packed, tensors: (*tensors, packed.num_groups, packed.padding_idx),
 )

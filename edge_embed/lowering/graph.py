@@ -8,13 +8,37 @@ import torch
 from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
+from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.method import Method
+from edge_embed.lowering.tt import TT
+from edge_embed.ops.operators import LEADING, TableOperators, Use
 from edge_embed.packed.form import Packed
 from edge_embed.program.program import Program, ProgramModule
 
-METHODS: tuple[Method, ...] = (DPQ,)
-_METHOD_OF = {operator: method for method in METHODS for operator in method.packers}
+METHODS: tuple[Method, ...] = (ANT, DPQ, TT)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an operator does: the method, the form of its table, and the use."""
+
+    method: Method
+    form: TableOperators
+    use: Use
+
+    @property
+    def leading(self) -> int:
+        """How many arguments come before those of the table."""
+        return len(LEADING[self.use])
+
+
+CALLS: dict[Any, Call] = {
+    operator: Call(method, form, use)
+    for method in METHODS
+    for form in (*method.packers, method.operators)
+    for use, operator in form.uses.items()
+}
 _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
 
 Progress = Callable[[str, int, int], None]
@@ -29,7 +53,7 @@ class TableReport:
         method: ``dpq``, ..., or ``dense``.
         lowered: whether it is packed now.
         reason: why it was left, empty if it was not.
-        uses: how many times the model looks ids up in it.
+        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row.
     """
 
     name: str
@@ -76,14 +100,14 @@ class _Lowering:
         outputs = self._graph.graph_copy(program.module.graph, {})
         self._graph.output(outputs)
         self._weights: dict[str, Tensor] = {}
-        self._tables: dict[tuple[Any, ...], str] = {}
+        self._tables: dict[tuple[str, str], str] = {}
         self._packed: dict[str, Packed] = {}
         self._reports: dict[str, TableReport] = {}
 
     def run(self) -> LoweredProgram:
         for node in list(self._graph.nodes):
-            if node.target in _METHOD_OF:
-                self._lower(node, _METHOD_OF[node.target])
+            if node.target in CALLS:
+                self._lower(node, CALLS[node.target])
             elif node.target in _DENSE:
                 self._leave(node)
         self._graph.eliminate_dead_code()
@@ -95,31 +119,32 @@ class _Lowering:
         lowered = replace(self._source, module=ProgramModule(self._graph, weights))
         return LoweredProgram(lowered, self._packed, tuple(self._reports.values()))
 
-    def _lower(self, node: fx.Node, method: Method) -> None:
-        ids, *arguments = node.args
-        identity = tuple(item.target if isinstance(item, fx.Node) else item for item in arguments)
-        if identity not in self._tables:
-            self._tables[identity] = self._pack(node, method, arguments)
-        name = self._tables[identity]
+    def _lower(self, node: fx.Node, call: Call) -> None:
+        leading, arguments = node.args[: call.leading], node.args[call.leading :]
+        key = (call.form.name, repr(fx.node.map_arg(arguments, _target)))  # one table, however it is used
+        if key not in self._tables:
+            self._tables[key] = self._pack(call, arguments)
+        name = self._tables[key]
         packed = self._packed[name]
         with self._graph.inserting_before(node):
             tensors = [self._graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
-            call = self._graph.call_function(method.operator, (ids, *tensors, *method.scalars(packed)))
-        node.replace_all_uses_with(call)
+            table = call.method.arguments(packed, tensors)
+            lowered = self._graph.call_function(call.method.operators.uses[call.use], (*leading, *table))
+        node.replace_all_uses_with(lowered)
         self._graph.erase_node(node)
-        self._count(TableReport(name, method.name, packed.num_embeddings, packed.embedding_dim, True, ""))
+        self._count(TableReport(name, call.method.name, packed.num_embeddings, packed.embedding_dim, True, ""))
 
-    def _pack(self, node: fx.Node, method: Method, arguments: list[Any]) -> str:
-        name = self._table_name(arguments[0])
-        values = [self._weight(item) if isinstance(item, fx.Node) else item for item in arguments]
-        total = values[0].shape[0]
+    def _pack(self, call: Call, arguments: tuple[Any, ...]) -> str:
+        values: Any = fx.node.map_arg(arguments, self._weight)
+        name = self._table_name(arguments)
+        total = call.form.size(*values)[0]
 
         def on_block(done: int) -> None:
             self._source.release()
             self._progress(name, done, total)
 
         try:
-            packed = method.packers[node.target](values, on_block)
+            packed = call.method.packers[call.form](list(values), on_block)
         except BadInputError as error:
             raise BadInputError(f"table {name}: {error}") from error
         self._packed[name] = packed
@@ -131,15 +156,17 @@ class _Lowering:
         if not isinstance(weight, fx.Node) or weight.op != "get_attr":
             return
         rows, columns = self._weight(weight).shape
-        reason = "a dense table: train it as DPQEmbedding (`edge-embed compress` is planned)"
+        reason = "a dense table: train it as DPQEmbedding or another of ours (`edge-embed compress` is planned)"
         self._count(TableReport(_owner(weight), "dense", rows, columns, False, reason))
 
     def _count(self, report: TableReport) -> None:
         known = self._reports.get(report.name)
         self._reports[report.name] = report if known is None else replace(known, uses=known.uses + 1)
 
-    def _table_name(self, weight: fx.Node) -> str:
-        name = unique = _owner(weight)
+    def _table_name(self, arguments: tuple[Any, ...]) -> str:
+        weights: list[fx.Node] = []
+        fx.node.map_arg(arguments, weights.append)
+        name = unique = _owner(weights[0])
         while unique in self._packed:  # the same weights with another padding row are another table
             unique = f"{name}_{len(self._packed)}"
         return unique
@@ -148,6 +175,12 @@ class _Lowering:
         return self._source.module.weight(str(node.target))
 
 
+def _target(weight: fx.Node) -> str:
+    return str(weight.target)
+
+
 def _owner(weight: fx.Node) -> str:
-    """``encoder.embedding`` for the weight ``encoder.embedding.query``; ``embedding`` for a bare layer."""
-    return str(weight.target).rpartition(".")[0] or "embedding"
+    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
+    path = _target(weight).split(".")
+    depth = 2 if path[-1].isdigit() else 1  # in a list of weights
+    return ".".join(path[:-depth]) or "embedding"

@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import fx
+
+from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.form import Packed
 
 OnBlock = Callable[[int], None]
 
 
 class Packer(Protocol):
-    """Packs one table from the arguments that follow ``ids`` in its operator's schema."""
+    """Packs one table from the arguments that say in its operators' schemas which table it is."""
 
     def __call__(self, arguments: list[Any], on_block: OnBlock) -> Packed:
         """Pack the table; ``on_block`` is told the rows done so far."""
@@ -22,12 +25,12 @@ class Method:
 
     Attributes:
         name: the word for the method at every stage.
-        packers: for each operator that a saved program may hold, how its table is packed.
-        operator: the operator over packed tensors: ids, then the tensors of the packed form, then scalars.
-        scalars: what follows the tensors in the call of ``operator``.
+        packers: for each form of table that a saved program may hold, how it is packed.
+        operators: those over the tensors of the packed form.
+        arguments: the arguments of a packed table in a call of ``operators``: (packed, its tensors in the graph).
     """
 
     name: str
-    packers: Mapping[Any, Packer]
-    operator: Any
-    scalars: Callable[[Any], tuple[Any, ...]]
+    packers: Mapping[TableOperators, Packer]
+    operators: TableOperators
+    arguments: Callable[[Any, list[fx.Node]], tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""Differentiable product quantisation (DPQ): codes, selection and the two opaque operators.
+"""Differentiable product quantisation (DPQ): codes, selection and packing.
 
     r_j(k) = <q_j, K_jk>                        (SX: dot product, eq. 3)
     r_j(k) = -|q_j|^2 + 2<q_j, K_jk> - |K_jk|^2  (VQ: Euclidean, eq. 6)
@@ -24,6 +24,8 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
+from edge_embed.ops.storage import stored_array
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -100,13 +102,6 @@ def select(value: Tensor, code: Tensor) -> Tensor:
     return functional.embedding(code, value.reshape(-1, width)).flatten(-2)  # [B, D, s] -> [B, d]
 
 
-def _finish(rows: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:
-    """Rows [B, d] of flattened ids -> [*ids, d], the padding row exactly zero."""
-    if padding_idx is not None:
-        rows = rows.masked_fill((ids.reshape(-1) == padding_idx).unsqueeze(-1), 0.0)
-    return rows.reshape(*ids.shape, rows.shape[-1])
-
-
 def trainable_rows(
     ids: Tensor,
     query: Tensor,
@@ -120,7 +115,7 @@ def trainable_rows(
     """Inference rows of a trainable table: ids of any shape -> [*ids, d] in the dtype of ``value``."""
     check_id_range(ids, query.shape[0])
     chosen = query.detach().index_select(0, ids.reshape(-1).long())  # [B, d]
-    return _finish(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
+    return finish_rows(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
 
 
 def frozen_rows(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
@@ -128,7 +123,7 @@ def frozen_rows(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: in
     check_id_range(ids, packed_codes.shape[0])
     rows = packed_codes.index_select(0, ids.reshape(-1).long())  # [B, row_bytes]
     code = unpack(rows, bit_packing.bits_for(value.shape[1]), num_groups)  # [B, D]
-    return _finish(select(value, code.clamp(max=value.shape[1] - 1)), ids, padding_idx)
+    return finish_rows(select(value, code.clamp(max=value.shape[1] - 1)), ids, padding_idx)
 
 
 def unpack(rows: Tensor, bits: int, num_groups: int) -> Tensor:
@@ -164,9 +159,9 @@ def pack(
         on_block: called with the number of finished rows after each block.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite, or the values are not float32.
+        BadInputError: if a weight is NaN or infinite, or the values are neither float32 nor float16.
     """
-    values = value_array(value)
+    values = stored_array(value)
     small = {"value": value, "key": key, "running_mean": mean, "running_var": variance}
     for name, tensor in small.items():
         if tensor is not None and not tensor.isfinite().all():
@@ -198,20 +193,17 @@ def pack(
     return PackedDPQ(packed, values, num_groups, padding_idx)
 
 
-def value_array(value: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
-    """Values [G, K, s] as the packed form keeps them; refuses other types than float32 by name."""
-    if value.dtype != torch.float32:
-        raise BadInputError(f"values are {value.dtype}; packed form v1 holds float32: call .float() on the layer first")
-    return value.detach().cpu().contiguous().numpy()
-
-
-_trainable = torch.library.custom_op("edge_embed::dpq_trainable", trainable_rows, mutates_args=())
-_trainable.register_fake(lambda ids, query, key, value, *rest: value.new_empty(*ids.shape, query.shape[1]))
-
-_frozen = torch.library.custom_op("edge_embed::dpq_frozen", frozen_rows, mutates_args=())
-_frozen.register_fake(
-    lambda ids, codes, value, num_groups, padding_idx: value.new_empty(*ids.shape, num_groups * value.shape[2])
+TRAINABLE = define(
+    "dpq_trainable",
+    "Tensor query, Tensor key, Tensor value, Tensor? mean, Tensor? variance, str variant, int? padding_idx",
+    trainable_rows,
+    size=lambda query, *rest: (query.shape[0], query.shape[1]),
+    like=lambda query, key, value, *rest: value,
 )
-
-TRAINABLE = torch.ops.edge_embed.dpq_trainable.default
-FROZEN = torch.ops.edge_embed.dpq_frozen.default
+FROZEN = define(
+    "dpq_frozen",
+    "Tensor codes, Tensor value, int num_groups, int? padding_idx",
+    frozen_rows,
+    size=lambda codes, value, num_groups, padding_idx: (codes.shape[0], num_groups * value.shape[2]),
+    like=lambda codes, value, *rest: value,
+)

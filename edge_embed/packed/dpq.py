@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.packed.arrays import check_finite, check_floats, check_specs
 from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.ids import check_padding_idx, checked_ids
@@ -24,7 +25,8 @@ class PackedDPQ:
 
     Attributes:
         codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
-        values: float32 [D, K, s], or [1, K, s] when subspaces are shared; finite.
+        values: float32 or float16 [D, K, s], or [1, K, s] when subspaces are shared; finite. The rows have
+            their type.
         num_groups: D.
         padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
 
@@ -34,7 +36,7 @@ class PackedDPQ:
     """
 
     codes: NDArray[np.uint8]
-    values: NDArray[np.float32]
+    values: NDArray[np.floating[Any]]
     num_groups: int
     padding_idx: int | None = None
     method: ClassVar[str] = "dpq"
@@ -44,29 +46,19 @@ class PackedDPQ:
         groups: object = self.num_groups
         if type(groups) is not int or groups < 1:
             raise BadInputError(f"num_groups: got {groups!r:.80}, expected a positive integer")
-        for name, spec in self.shape.tensor_specs().items():
-            array = getattr(self, name)
-            if (array.dtype, array.shape) != (np.dtype(spec.dtype), spec.shape):
-                raise BadInputError(
-                    f"{name}: got {array.dtype} {list(array.shape)}, expected {spec.dtype} {list(spec.shape)}"
-                )
+        check_specs(self.tensors(), self.shape.tensor_specs())
         check_padding_idx(self.padding_idx, self.num_embeddings)
-        if not np.isfinite(self.values).all():
-            group, code, column = map(int, np.argwhere(~np.isfinite(self.values))[0])
-            raise BadInputError(
-                f"values: group {group}, code {code}, column {column}: "
-                f"got {self.values[group, code, column]}, expected finite numbers; did the training diverge?"
-            )
+        check_finite("values", self.values, ("group", "code", "column"))
 
     @classmethod
     def from_codes(
-        cls, codes: NDArray[np.integer[Any]], values: NDArray[np.float32], padding_idx: int | None = None
+        cls, codes: NDArray[np.integer[Any]], values: NDArray[np.floating[Any]], padding_idx: int | None = None
     ) -> Self:
         """Pack integer codes.
 
         Args:
             codes: Integers in 0 ... K - 1, shape [n, D]. The padding row is stored as zeros, whatever it is.
-            values: float32 [D, K, s] or [1, K, s].
+            values: float32 or float16 [D, K, s] or [1, K, s].
             padding_idx: The row that is exactly zero, or None.
 
         Raises:
@@ -81,7 +73,9 @@ class PackedDPQ:
         return table
 
     @classmethod
-    def shape_from(cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any]) -> DPQShape:
+    def shape_from(
+        cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
+    ) -> DPQShape:
         """Sizes from what a file declares.
 
         Raises:
@@ -96,6 +90,7 @@ class PackedDPQ:
             attributes["num_codes"],
             attributes["num_groups"],
             attributes["share_subspaces"],
+            value_type,
         )
         bits = attributes["bits"]
         if type(bits) is not int or bits != shape.bits:
@@ -118,7 +113,7 @@ class PackedDPQ:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
         groups: Any = attributes.get("num_groups")
         table = cls(tensors["codes"], tensors["values"], groups, padding_idx)
-        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes)
+        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type)
         if declared != table.shape:
             raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")
         table.check_codes()
@@ -129,7 +124,8 @@ class PackedDPQ:
         """All sizes."""
         tables, num_codes, sub_dim = self.values.shape
         shared = tables == 1 and self.num_groups != 1
-        return DPQShape(len(self.codes), sub_dim * self.num_groups, num_codes, self.num_groups, shared)
+        dim = sub_dim * self.num_groups
+        return DPQShape(len(self.codes), dim, num_codes, self.num_groups, shared, self.value_type)
 
     @property
     def num_embeddings(self) -> int:
@@ -155,6 +151,11 @@ class PackedDPQ:
     def row_bytes(self) -> int:
         """Bytes of the codes of one row."""
         return self.shape.row_bytes
+
+    @property
+    def value_type(self) -> str:
+        """Type of the rows, ``float32`` or ``float16``."""
+        return str(self.values.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -183,14 +184,14 @@ class PackedDPQ:
         """
         return unpack(self.codes[checked_ids(ids, self.num_embeddings)], self.bits, self.num_groups)
 
-    def rows(self, ids: ArrayLike) -> NDArray[np.float32]:
+    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return the embeddings of ids: the exact oracle for every kernel and exported file.
 
         Args:
             ids: Integers of any dtype and shape, rank 0 and empty included.
 
         Returns:
-            float32 [*ids.shape, d]. Memory is bounded by a small multiple of that.
+            [*ids.shape, d], of the type of the values. Memory is bounded by a small multiple of that.
 
         Raises:
             BadInputError: The ids are no integers, or a stored code is not below K.
@@ -201,10 +202,18 @@ class PackedDPQ:
         if codes.size and codes.max() >= self.num_codes:
             self.check_codes()  # names the row
         tables = 0 if self.shape.shared else np.arange(self.num_groups)
-        rows: NDArray[np.float32] = self.values[tables, codes]  # [*ids, D, s]
+        rows: NDArray[np.floating[Any]] = self.values[tables, codes]  # [*ids, D, s]
         if self.padding_idx is not None:
             rows[ids == self.padding_idx] = 0.0
         return rows.reshape(*ids.shape, self.embedding_dim)
+
+    def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return :meth:`rows` as float64: they are stored numbers, so nothing was rounded."""
+        return self.rows(ids).astype(np.float64)
+
+    def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return |row|, float64 [*ids.shape, d]: an element is one term, not a sum."""
+        return np.abs(self.rows_float64(ids))
 
     def check_codes(self) -> None:
         """Read the whole table, block by block.
@@ -230,3 +239,4 @@ def _check_ranks(codes: NDArray[Any], values: NDArray[Any]) -> None:
     if codes.ndim != 2 or values.ndim != 3:
         shapes = f"codes {list(codes.shape)}, values {list(values.shape)}"
         raise BadInputError(f"{shapes}: expected [rows, row bytes] and [groups, codes, width]")
+    check_floats("values", values, "groups, codes, width", rank=3)

@@ -1,7 +1,7 @@
 """The sizes of a DPQ table: what follows from n, d, K, D and sharing, before any array exists.
 
     bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = d / D
-    nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table)
+    nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table; 2 for 4 with float16)
 
 The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 """
@@ -12,7 +12,9 @@ from typing import Any
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
-from edge_embed.packed.form import MAX_SIZE, TensorSpec
+from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
+from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.sizes import check_count, check_total
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class DPQShape:
         num_codes: K, 2 to 65,536.
         num_groups: D, a divisor of d.
         shared: One value table for all groups; false with one group, where there is nothing to share.
+        value_type: Of the values, and so of the rows: ``float32`` or ``float16``.
 
     Raises:
         BadInputError: One of them is out of range, or a size does not fit 63 bits.
@@ -35,15 +38,11 @@ class DPQShape:
     num_codes: int
     num_groups: int
     shared: bool = False
+    value_type: str = "float32"
 
     def __post_init__(self) -> None:
         for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
-            number: object = getattr(self, name)
-            if type(number) is not int or number < 1:
-                raise BadInputError(f"{name}: got {number!r}, expected a positive integer")
-            if number > MAX_SIZE:  # too long to print, maybe, and so would be its products
-                got = f"got a number of {number.bit_length()} bits"
-                raise BadInputError(f"{name}: {got}, expected at most {MAX_SIZE}")
+            check_count(name, getattr(self, name))
         shared: object = self.shared
         if type(shared) is not bool or (shared and self.num_groups == 1):
             raise BadInputError(f"shared: got {shared!r}, expected true or false, and false with one group")
@@ -51,12 +50,8 @@ class DPQShape:
         if self.embedding_dim % self.num_groups:
             divisor = f"expected a divisor of embedding_dim ({self.embedding_dim})"
             raise BadInputError(f"num_groups: got {self.num_groups}, {divisor}")
-        dense_bytes = 4 * self.num_embeddings * self.embedding_dim
-        if max(dense_bytes, self.nbytes) > MAX_SIZE:
-            raise BadInputError(
-                f"table of {self.num_embeddings} x {self.embedding_dim}: {dense_bytes} bytes dense and "
-                f"{self.nbytes} packed, expected at most {MAX_SIZE}; use fewer rows or columns"
-            )
+        check_float_type("value_type", self.value_type)
+        check_total(self.num_embeddings, self.embedding_dim, self.nbytes)
 
     @property
     def bits(self) -> int:
@@ -81,14 +76,17 @@ class DPQShape:
     @property
     def nbytes(self) -> int:
         """Bytes of codes and values."""
-        value_bytes = 4 * self.num_value_tables * self.num_codes * self.sub_dim
+        value_bytes = FLOAT_BYTES[self.value_type] * self.num_value_tables * self.num_codes * self.sub_dim
         return self.num_embeddings * self.row_bytes + value_bytes
 
     @property
     def compression_ratio(self) -> float:
-        """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``."""
+        """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``.
+
+        float16 values count 16 bits instead of the second 32.
+        """
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
-        value_bits = 32 * self.num_value_tables * self.num_codes * self.sub_dim
+        value_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_value_tables * self.num_codes * self.sub_dim
         return 32 * self.num_embeddings * self.embedding_dim / (code_bits + value_bits)
 
     def attributes(self) -> dict[str, Any]:
@@ -101,9 +99,9 @@ class DPQShape:
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Codes uint8 [n, row_bytes] and values float32 [D or 1, K, s]."""
+        """Codes uint8 [n, row_bytes] and values [D or 1, K, s]."""
         values = (self.num_value_tables, self.num_codes, self.sub_dim)
         return {
             "codes": TensorSpec("uint8", (self.num_embeddings, self.row_bytes)),
-            "values": TensorSpec("float32", values),
+            "values": TensorSpec(self.value_type, values),
         }

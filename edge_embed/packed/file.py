@@ -16,7 +16,15 @@ from edge_embed.packed.manifest import Manifest, TableEntry, located, parse_mani
 from edge_embed.packed.methods import METHODS
 
 METADATA_KEY = "edge_embed"
-_DTYPE_CODES = {"uint8": "U8", "float32": "F32"}
+_DTYPE_CODES = {
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "int8": "I8",
+    "int32": "I32",
+    "float16": "F16",
+    "float32": "F32",
+}
 
 
 def save_tables(path: StrPath, tables: Mapping[str, Packed], *, force: bool = False) -> None:

@@ -6,9 +6,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MAX_SIZE = 2**63 - 1
-"""Every count and byte size must fit a signed 64-bit integer, here and in the kernels."""
-
 
 class TensorSpec(NamedTuple):
     """Name of a numpy dtype, and a shape."""
@@ -29,6 +26,10 @@ class TableShape(Protocol):
         """Columns d."""
 
     @property
+    def value_type(self) -> str:
+        """Type of the rows, ``float32`` or ``float16``."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
 
@@ -40,7 +41,7 @@ class TableShape(Protocol):
         """What a file stores beside the tensors, ready for JSON."""
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """The tensors, by name."""
+        """The tensors, by name, in the order in which every operator takes them."""
 
 
 class Packed(Protocol):
@@ -65,6 +66,10 @@ class Packed(Protocol):
         """Columns d."""
 
     @property
+    def value_type(self) -> str:
+        """Type of the rows, ``float32`` or ``float16``."""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
 
@@ -72,17 +77,28 @@ class Packed(Protocol):
     def compression_ratio(self) -> float:
         """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
 
-    def rows(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the embeddings of ids of any shape: float32 [*ids.shape, d]."""
+    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Return the embeddings of ids of any shape, [*ids.shape, d]: ``rows_float64`` rounded once."""
+
+    def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return the embeddings of ids as the stored numbers give them, before any rounding to their type."""
+
+    def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return sum |terms| of every element, [*ids.shape, d].
+
+        That is how large an error the arithmetic of another path may make, in units of its rounding.
+        """
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors, ready for JSON."""
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The arrays themselves, by name."""
+        """The arrays themselves, by name, in the order in which every operator takes them."""
 
     @classmethod
-    def shape_from(cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any]) -> TableShape:
+    def shape_from(
+        cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
+    ) -> TableShape:
         """Sizes from what a file declares; a ``BadInputError`` where it makes no sense."""
 
     @classmethod

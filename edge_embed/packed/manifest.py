@@ -15,8 +15,9 @@ from edge_embed.packed.ids import check_padding_idx
 from edge_embed.packed.methods import METHODS
 
 FORMAT_VERSION = 1
-_RESERVED = {"value_type": "float32", "row_scale": None, "group_widths": None}
-_TABLE_KEYS = {"method", "num_embeddings", "embedding_dim", "padding_idx", "attributes", "sha256", *_RESERVED}
+_RESERVED = {"row_scale": None, "group_widths": None}
+_TABLE_KEYS = {"method", "num_embeddings", "embedding_dim", "padding_idx", "attributes", "sha256", "value_type"}
+_TABLE_KEYS |= _RESERVED.keys()
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def write_manifest(tables: Mapping[str, Packed]) -> str:
             "padding_idx": table.padding_idx,
             "attributes": table.attributes(),
             "sha256": {tensor: sha256(array) for tensor, array in table.tensors().items()},
+            "value_type": table.value_type,
             **_RESERVED,
         }
     return _canonical({"format_version": FORMAT_VERSION, "tables": entries, "sha256": _hash(entries)})
@@ -124,7 +126,7 @@ def _parse_entry(name: str, content: Any) -> TableEntry:
         if not isinstance(content["attributes"], dict):
             raise BadInputError(f"attributes: got {content['attributes']!r:.80}, expected an object")
         form, rows, columns = METHODS[method], content["num_embeddings"], content["embedding_dim"]
-        shape = form.shape_from(rows, columns, content["attributes"])
+        shape = form.shape_from(rows, columns, content["attributes"], content["value_type"])
         check_padding_idx(content["padding_idx"], shape.num_embeddings)
         hashes = _exact_keys(content["sha256"], set(shape.tensor_specs()), "sha256")
         for tensor, text in hashes.items():

@@ -14,24 +14,36 @@ from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_
 from edge_embed.program.module_file import load_module, unpickle_module
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.reader import MODEL, program_in, read_program
+from edge_embed.program.state_dict import Factory, load_into
 
 _PICKLE = b"\x80"
+_WITH_MODEL = "--model package.module:function"
 _SAVE_INSTEAD = "give a file from edge_embed.save(model, path, example_inputs)"
 
 
-def load_program(path: Path, inputs: Sequence[ProgramInput] = (), allow_pickle: bool = False) -> Program:
+def load_program(
+    path: Path,
+    inputs: Sequence[ProgramInput] = (),
+    allow_pickle: bool = False,
+    factory: Factory | None = None,
+) -> Program:
     """Read a model from a file of `edge_embed.save`, ``torch.export.save`` or ``torch.save``.
 
     Args:
         path: the file.
         inputs: for ``torch.save``, which stores no example inputs: what the model takes.
         allow_pickle: run code from a ``torch.save`` file that cannot be read otherwise.
+        factory: for a file of weights alone: makes the module that they are for.
 
     Raises:
         BadInputError: if the file is damaged, hostile or no model (what it is instead is named), or the
             inputs do not fit the model.
     """
-    program = _load(path, inputs, allow_pickle)
+    if factory is None:
+        program = _load(path, inputs, allow_pickle)
+    else:
+        _start_of(path)
+        program = _capture(path, load_into(factory, path), inputs)
     program.source = path
     return program
 
@@ -82,7 +94,7 @@ def _foreign(path: Path, start: bytes) -> str:
             f"{_SAVE_INSTEAD}, or, if you trust whoever made it, --allow-pickle runs code from the file"
         )
     if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
-        return f"is a safetensors file, weights without a model: {_SAVE_INSTEAD}"
+        return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"
     if start[4:8] == b"TFL3":
         return f"is a TFLite file, exported already: {_SAVE_INSTEAD}"
     if path.suffix == ".onnx" or (

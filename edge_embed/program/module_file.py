@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tt import TTEmbedding
 from edge_embed.program.archive import Archive
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 from edge_embed.program.weights import MAX_EXPANDED_BYTES
@@ -26,7 +30,14 @@ _LOG = logging.getLogger(__name__)
 _REFUSED_LAYERS = {"Module", "Container", "SyncBatchNorm"}
 _LAYERS: frozenset[type[nn.Module]] = frozenset(
     [
+        ANTEmbedding,
+        ANTEmbeddingBag,
         DPQEmbedding,
+        DPQEmbeddingBag,
+        TTEmbedding,
+        TTEmbeddingBag,
+        TiedOutput,
+        nn.ParameterList,  # of TTEmbedding
         nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention
         *(
             getattr(nn, name)
@@ -99,7 +110,8 @@ def _module_in(path: Path, loaded: Any) -> nn.Module:
     if isinstance(loaded, dict):
         raise BadInputError(
             f"{path}: holds weights without a model (a state_dict or a checkpoint): "
-            "build the model, load_state_dict into it, then edge_embed.save(model, path, example_inputs)"
+            "name a function that makes the model, --model package.module:function; or build it, load_state_dict "
+            "into it, then edge_embed.save(model, path, example_inputs)"
         )
     raise BadInputError(f"{path}: holds a {type(loaded).__name__}, expected a module: {_REMEDY}")
 

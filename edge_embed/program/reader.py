@@ -109,7 +109,10 @@ class _Reader:
             **read_tensors(self._archive, "data/constants", "model_constants_config.json"),
         }
         slots: list[ProgramInput | None] = []
+        # A shared weight stays one, under the name that comes first in the user's model.
         first_name: dict[Tensor, str] = {}
+        for name, tensor in stored.items():
+            first_name.setdefault(tensor, name)
         symbols: dict[str, str] = {}
         for spec in self._program["signature"]["input_specs"]:
             ((kind, content),) = spec.items()
@@ -119,7 +122,7 @@ class _Reader:
                 slots.append(None)
             elif kind in ("parameter", "buffer", "tensor_constant"):
                 tensor = stored[content[f"{kind}_name"]]
-                name = first_name.setdefault(tensor, content[f"{kind}_name"])  # a shared weight stays one
+                name = first_name[tensor]
                 self._weights[name] = tensor
                 self._define(content["arg"]["name"], self._graph.get_attr(name))
             else:

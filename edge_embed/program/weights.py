@@ -22,6 +22,8 @@ DTYPES = {
     8: torch.float64,
     12: torch.bool,
     13: torch.bfloat16,
+    28: torch.uint16,
+    34: torch.uint32,
 }
 _STRIDED = 7
 _MAX_RANK = 64

@@ -10,6 +10,8 @@ from rich.table import Table
 
 SCHEMA_VERSION = 1
 
+_SMALLER = {"ant": "train with a higher penalty", "dpq": "use fewer codes", "tt": "use a lower rank"}
+
 
 @dataclass(frozen=True)
 class ExportedTable:
@@ -22,7 +24,7 @@ class ExportedTable:
         embedding_dim: columns d.
         lowered: whether it is packed in the file.
         reason: why it was left, empty if it was not.
-        uses: how many times the model looks ids up in it.
+        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row.
         packed_bytes: bytes of the packed tensors, None if it was left.
         compression_ratio: by the formula of the method's paper, None if it was left.
     """
@@ -52,8 +54,9 @@ class ExportedTable:
     def _remark(self) -> str:
         if self.packed_bytes is None:
             return f"left: {self.reason}"
+        shared = f", used {self.uses} times" if self.uses > 1 else ""
         grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
-        return "lowered, but no smaller than dense: use fewer codes" if grew else "lowered"
+        return f"lowered{shared}" + (f", but no smaller than dense: {_SMALLER[self.method]}" if grew else "")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ def _locate(packed: PackedDPQ, tensor: str, offset: int, bit: int) -> str:
         group = (8 * byte + bit) // packed.bits
         return f"row {row}, group {group}" if group < packed.num_groups else f"row {row}, spare bits"
     width = packed.values.shape[2]
-    stored_group, rest = divmod(offset // 4, packed.num_codes * width)
+    stored_group, rest = divmod(offset // packed.values.itemsize, packed.num_codes * width)
     code, column = divmod(rest, width)
     return f"group {stored_group}, code {code}, column {column} ({_first_row(packed, stored_group, code)})"
 
@@ -29,6 +29,10 @@ def _first_row(packed: PackedDPQ, stored_group: int, code: int) -> str:
     return "no row uses it"
 
 
+def _terms(packed: PackedDPQ) -> int:
+    return 1
+
+
 def _comparisons(packed: PackedDPQ) -> int:
     return packed.num_groups * packed.num_codes  # every group with every code
 
@@ -37,4 +41,4 @@ def _column(packed: PackedDPQ, index: int) -> str:
     return f"group {index // packed.values.shape[2]}, column {index}"
 
 
-DPQ = ValidationMethod(PackedDPQ.method, _locate, _comparisons, _column)
+DPQ = ValidationMethod(PackedDPQ.method, True, _locate, _terms, _comparisons, _column)

@@ -60,8 +60,8 @@ class ExportedModel:
         return [node for node in self.proto.graph.node if node.domain == DOMAIN]
 
     def nodes_of(self, tensors: list[str]) -> list[NodeProto]:
-        """The nodes whose inputs after the ids are the initializers named."""
-        return [node for node in self.nodes if list(node.input[1:]) == tensors]
+        """The nodes whose last inputs are the initializers named."""
+        return [node for node in self.nodes if list(node.input[-len(tensors) :]) == tensors]
 
     def has_body(self, op_type: str) -> bool:
         """Whether the portable body of an operator is in the file."""

@@ -1,7 +1,7 @@
-"""Latency of the custom op against the portable body, a dense Gather twin and an empty call, as ratios.
+"""Latency of the custom op against the portable body, a dense twin and an empty call, as ratios.
 
-The dense twin holds the same rows as float32; it is left out where it would take more than 256 MB. The empty
-call (one Identity on the ids) shows how much of a small batch is the call itself.
+The dense twin holds the same rows as float32 and does the same by standard operators; it is left out where it
+would take more than 256 MB. The empty call (one Identity) shows how much of a small batch is the call itself.
 """
 
 import os
@@ -23,19 +23,17 @@ from edge_embed.program.program import Program
 from edge_embed.report.results import LatencyResult, LatencySection
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths
+from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.submodel import Submodel
-from edge_embed.validation.tables import Table
 from edge_embed.validation.timing import METHOD, BoundSession, Feeds, ratio_of, time_rounds
 
-DENSE, EMPTY = "dense Gather", "empty call"
+EMPTY = "empty call"
 _LARGEST_DENSE = 256 << 20
-_BATCHES = {1: 32, 4096: 1}  # ids a call, and calls a sample: one small call is shorter than the clock is good for
 _ROWS_AT_ONCE = 4096
-_DISTRIBUTIONS: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
 
 
 @dataclass(frozen=True)
@@ -63,21 +61,21 @@ def section(results: Sequence[LatencyResult]) -> LatencySection:
 
 
 def measure_table(
-    table: Table, submodel: Submodel, options: ValidationOptions, random: np.random.Generator
+    call: TableCall, submodel: Submodel, options: ValidationOptions, random: np.random.Generator
 ) -> list[LatencyResult]:
-    """One table, for small and large batches of uniform and Zipf ids."""
-    subject = f"table {table.name}"
+    """One use of a table, for small and large batches of uniform and Zipf ids."""
+    subject = f"table {call.table.name}" + ("" if call.use == "rows" else f", {call.name}")
     if reason := _reason_against(options):
         return [_Subject(subject, None, "any").not_run("any", reason)]
     with tempfile.TemporaryDirectory() as folder:
-        sessions, skipped = _sessions(table, submodel, Path(folder))
+        sessions, skipped = _sessions(call, submodel, Path(folder))
         for session in sessions.values():
-            _read_all_rows(session, table.packed.num_embeddings)
+            _touch_table(call, session, random)
         results = []
-        for batch, calls in _BATCHES.items():
-            for distribution in _DISTRIBUTIONS:
+        for batch, calls in call.batches.items():
+            for distribution in call.distributions:
                 what = _Subject(subject, batch, distribution)
-                draw = _ids_drawer(random, distribution, table.packed.num_embeddings, batch, calls)
+                draw = _drawer(call, random, distribution, batch, calls)
                 bound = {name: BoundSession(session, draw()[0], calls) for name, session in sessions.items()}
                 times = time_rounds(bound, draw, options.iterations, options.warmup, random)
                 results += [what.result(peer, times, random) for peer in sessions if peer != paths.CUSTOM]
@@ -117,58 +115,70 @@ def _reason_against(options: ValidationOptions) -> str:
     return "no iterations were asked for" if options.iterations == 0 else paths.missing_library()
 
 
-def _ids_drawer(
-    random: np.random.Generator, distribution: random_ids.Distribution, n: int, batch: int, calls: int
+def _drawer(
+    call: TableCall, random: np.random.Generator, distribution: random_ids.Distribution, batch: int, calls: int
 ) -> Callable[[], list[Feeds]]:
-    return lambda: [{"ids": random_ids.draw(random, distribution, n, (batch,))} for _ in range(calls)]
+    return lambda: [call.timed(random, distribution, batch) for _ in range(calls)]
 
 
-def _sessions(table: Table, submodel: Submodel, folder: Path) -> tuple[dict[str, ort.InferenceSession], dict[str, str]]:
+def _sessions(
+    call: TableCall, submodel: Submodel, folder: Path
+) -> tuple[dict[str, ort.InferenceSession], dict[str, str]]:
     """Single-threaded sessions of all contenders, and the peers left out with the reason."""
+    inputs = [_value(name, kind) for name, kind in next(iter(call.signatures.values())).items()]
     sessions = {
         paths.CUSTOM: paths.open_session(submodel.path, False, paths.quiet_options(threads=1)),
         paths.PORTABLE: paths.open_session(submodel.path, True, paths.quiet_options(threads=1)),
-        EMPTY: paths.open_session(_write_empty(folder), True, paths.quiet_options(threads=1)),
+        EMPTY: paths.open_session(_write_empty(inputs, folder), True, paths.quiet_options(threads=1)),
     }
-    size = dense_bytes(table)
+    size = dense_bytes(call.table)
     if size > _LARGEST_DENSE:
-        return sessions, {DENSE: f"the dense table has {size:,} bytes, the limit here is {_LARGEST_DENSE:,}"}
-    sessions[DENSE] = paths.open_session(_write_dense(table, folder), True, paths.quiet_options(threads=1))
+        return sessions, {call.dense: f"the dense table has {size:,} bytes, the limit here is {_LARGEST_DENSE:,}"}
+    dense = _write_dense(call, inputs, folder)
+    sessions[call.dense] = paths.open_session(dense, True, paths.quiet_options(threads=1))
     return sessions, {}
 
 
-def _read_all_rows(session: ort.InferenceSession, n: int) -> None:
+def _touch_table(call: TableCall, session: ort.InferenceSession, random: np.random.Generator) -> None:
     """Touch every row once: the first read of a mapped page costs more than the look-up."""
-    for start in range(0, n, _ROWS_AT_ONCE):
-        session.run(None, {"ids": np.arange(start, min(start + _ROWS_AT_ONCE, n))})
+    for feeds in call.all_rows(random):
+        session.run(None, dict(feeds))
 
 
-def _write_empty(folder: Path) -> Path:
-    node = helper.make_node("Identity", ["ids"], ["rows"])
-    return _write(folder / "empty.onnx", node, TensorProto.INT64, [])
+def _write_empty(inputs: list[onnx.ValueInfoProto], folder: Path) -> Path:
+    node = helper.make_node("Identity", [inputs[0].name], ["result"])
+    return _write(folder / "empty.onnx", [node], inputs, inputs[0].type.tensor_type.elem_type, [])
 
 
-def _write_dense(table: Table, folder: Path) -> Path:
+def _write_dense(call: TableCall, inputs: list[onnx.ValueInfoProto], folder: Path) -> Path:
     """The same rows as one float32 table, written in blocks."""
-    n, data = table.packed.num_embeddings, folder / "dense.data"
+    packed, data = call.table.packed, folder / "dense.data"
     with data.open("wb") as file:
-        for start in range(0, n, _ROWS_AT_ONCE):
-            rows = table.packed.rows(np.arange(start, min(start + _ROWS_AT_ONCE, n)))
+        for start in range(0, packed.num_embeddings, _ROWS_AT_ONCE):
+            rows = packed.rows(np.arange(start, min(start + _ROWS_AT_ONCE, packed.num_embeddings)))
             file.write(rows.astype("<f4", copy=False).tobytes())
-    dims = (n, table.packed.embedding_dim)
+    dims = (packed.num_embeddings, packed.embedding_dim)
     dense = TensorProto(name="table", dims=dims, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
     dense.external_data.add(key="location", value=data.name)
-    node = helper.make_node("Gather", ["table", "ids"], ["rows"])
-    return _write(folder / "dense.onnx", node, TensorProto.FLOAT, [dense])
+    return _write(folder / "dense.onnx", call.dense_nodes(), inputs, TensorProto.FLOAT, [dense])
 
 
-def _write(path: Path, node: onnx.NodeProto, rows_type: int, tensors: list[TensorProto]) -> Path:
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, None)
-    rows = helper.make_tensor_value_info("rows", rows_type, None)
-    graph = helper.make_graph([node], "peer", [ids], [rows], tensors)
+def _write(
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    result_type: int,
+    tensors: list[TensorProto],
+) -> Path:
+    result = helper.make_tensor_value_info("result", result_type, None)
+    graph = helper.make_graph(nodes, "peer", inputs, [result], tensors)
     model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def _value(name: str, kind: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
 
 
 def _machine() -> dict[str, str]:

@@ -14,12 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from edge_embed.lowering.graph import METHODS
+from edge_embed.lowering.graph import CALLS
 from edge_embed.program.program import Program
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.paths import one_line
 
-_COMPRESSED = {operator for method in METHODS for operator in method.packers}
 _DENSE = {
     torch.ops.aten.embedding.default,
     torch.ops.aten.embedding_bag.default,
@@ -84,15 +83,20 @@ def id_bounds(program: Program) -> dict[str, int]:
 
 
 def _look_up(program: Program, node: fx.Node) -> tuple[fx.Node, int] | None:
-    if node.target in _COMPRESSED:
-        ids, table = node.args[:2]
-    elif node.target in _DENSE:
-        table, ids = node.args[:2]
+    """The ids that a node looks up, and the rows of its table."""
+
+    def weight(item: fx.Node) -> Tensor:
+        return program.module.weight(str(item.target))
+
+    if node.target in CALLS and CALLS[node.target].use != "logits":
+        call = CALLS[node.target]
+        table: Any = fx.node.map_arg(node.args[call.leading :], weight)
+        ids, rows = node.args[0], call.form.size(*table)[0]
+    elif node.target in _DENSE and isinstance(node.args[0], fx.Node) and node.args[0].op == "get_attr":
+        ids, rows = node.args[1], weight(node.args[0]).shape[0]
     else:
         return None
-    if not isinstance(table, fx.Node) or table.op != "get_attr" or not isinstance(ids, fx.Node):
-        return None
-    return ids, program.module.weight(str(table.target)).shape[0]
+    return (ids, rows) if isinstance(ids, fx.Node) else None
 
 
 def _origins(node: fx.Node) -> Iterator[fx.Node]:

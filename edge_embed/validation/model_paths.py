@@ -4,7 +4,7 @@ Whole numbers and truth values must be equal. A NaN or an infinity is a failure 
 training form too: what is undefined cannot be compared.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,20 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from edge_embed.lowering.graph import METHODS, LoweredProgram
-from edge_embed.packed.form import Packed
+from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter
 from edge_embed.report.results import OutputResult, PathResult, Status
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, array
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.table_paths import table_of
+from edge_embed.validation.table_paths import packed_call
+from edge_embed.validation.tables import Table
 
 Arrays = list[NDArray[Any]]
 RunModel = Callable[[ModelCase], Arrays]
-
-_PACKED_OPERATORS = {method.operator for method in METHODS}
 
 
 @dataclass
@@ -57,18 +55,19 @@ class _Error:
 
 
 class OracleInterpreter(ProgramInterpreter):
-    """Runs a lowered program with numpy's rows in place of the packed operators."""
+    """Runs a lowered program with numpy's packed tables in place of the packed operators."""
 
     def __init__(self, lowered: LoweredProgram) -> None:
         super().__init__(lowered.program.module)
-        self._tables: Mapping[str, Packed] = lowered.tables
+        self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
 
     def run_node(self, n: fx.Node) -> Any:
         """One node of the graph."""
-        if n.target not in _PACKED_OPERATORS:
+        call = packed_call(n, self._tables)
+        if call is None:
             return super().run_node(n)
         arguments, _ = self.fetch_args_kwargs_from_env(n)
-        return torch.from_numpy(self._tables[table_of(n)].rows(arguments[0].numpy()))
+        return torch.from_numpy(call.oracle(call.feeds(arguments)))
 
 
 def compare_model(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from edge_embed.errors import BadInputError
@@ -13,27 +13,36 @@ from edge_embed.errors import BadInputError
 # code or a flipped weight of any consequence moves an output by 1e-3 to 1 and stands out.
 DEFAULT_ATOL = 1e-5
 DEFAULT_RTOL = 1e-4
+# With float16 anywhere in the weights paths round to 11 bits at different places: 5e-4 of a term, a few times over.
+HALF_ATOL = 1e-3
+HALF_RTOL = 1e-2
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A tolerance for all outputs, and others for some."""
+    """A tolerance for all outputs, and others for some; None leaves it to the type of the weights."""
 
-    default: float
+    default: float | None = None
     by_output: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, output: str) -> float:
-        """The tolerance of one output."""
+        """The tolerance of one output, after `ValidationOptions.for_weights`."""
+        assert self.default is not None
         return self.by_output.get(output, self.default)
 
+    def or_else(self, default: float) -> Self:
+        """With ``default`` where there is none yet."""
+        return self if self.default is not None else replace(self, default=default)
+
     @classmethod
-    def parse(cls, texts: Iterable[str], default: float) -> Self:
+    def parse(cls, texts: Iterable[str]) -> Self:
         """Read ``[output:]x``, as it is given on the command line; the last one wins.
 
         Raises:
             BadInputError: if ``x`` is no finite number of at least 0.
         """
         by_output: dict[str, float] = {}
+        default = None
         for text in texts:
             output, colon, number = text.rpartition(":")
             try:
@@ -61,8 +70,8 @@ class ValidationOptions:
         warmup: rounds before them.
     """
 
-    atol: Tolerance = Tolerance(DEFAULT_ATOL)
-    rtol: Tolerance = Tolerance(DEFAULT_RTOL)
+    atol: Tolerance = Tolerance()
+    rtol: Tolerance = Tolerance()
     seed: int = 0
     iterations: int = 100
     warmup: int = 10
@@ -80,8 +89,12 @@ class ValidationOptions:
         Raises:
             BadInputError: if one of them is impossible.
         """
-        tolerances = Tolerance.parse(atol, DEFAULT_ATOL), Tolerance.parse(rtol, DEFAULT_RTOL)
-        return cls(*tolerances, seed=seed, iterations=iterations, warmup=warmup)
+        return cls(Tolerance.parse(atol), Tolerance.parse(rtol), seed=seed, iterations=iterations, warmup=warmup)
+
+    def for_weights(self, half: bool) -> Self:
+        """With the tolerances that were not given: those for weights of which some are float16, or none."""
+        atol, rtol = (HALF_ATOL, HALF_RTOL) if half else (DEFAULT_ATOL, DEFAULT_RTOL)
+        return replace(self, atol=self.atol.or_else(atol), rtol=self.rtol.or_else(rtol))
 
     def check_outputs(self, names: Iterable[str]) -> None:
         """Refuse a tolerance for an output that the model has not.

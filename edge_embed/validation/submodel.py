@@ -1,39 +1,37 @@
-"""One table cut out of the exported file: a model of one node over the same bytes, with the same body.
+"""One use of a table cut out of the exported file: a model of one node over the same bytes, with the same body.
 
 The tensors are copied 1 MiB at a time into files beside the small model, so that memory does not grow with
 the table; the folder is temporary and takes as much disk as the table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
+from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
-from edge_embed.validation.tables import Table
-
-IDS_TYPES: dict[np.dtype[np.signedinteger], int] = {
-    np.dtype(np.int64): TensorProto.INT64,
-    np.dtype(np.int32): TensorProto.INT32,
-}
+from edge_embed.validation.tables import Node, Table, node_of
 
 
 @dataclass(frozen=True)
 class Submodel:
-    """The models of one table, by the type of the ids; input ``ids`` of any shape, output ``rows``."""
+    """The models of one use, by the type of the first input; inputs of any shape, one output."""
 
-    paths: dict[np.dtype[np.signedinteger], Path]
+    paths: Mapping[np.dtype[Any], Path]
 
     @property
     def path(self) -> Path:
-        """The one for int64."""
-        return self.paths[np.dtype(np.int64)]
+        """The first of them."""
+        return next(iter(self.paths.values()))
 
 
-def cut_out(table: Table, exported: ExportedModel, folder: Path) -> Submodel:
-    """Write the models of one table into ``folder``; a node must use the table (see `tables.stored_checks`)."""
+def copy_tensors(table: Table, exported: ExportedModel, folder: Path) -> list[TensorProto]:
+    """The stored tensors of a table, as files in ``folder``."""
     tensors = []
     for index, name in enumerate(table.tensors):
         data = folder / f"{index}.data"
@@ -41,14 +39,35 @@ def cut_out(table: Table, exported: ExportedModel, folder: Path) -> Submodel:
             for block in exported.blocks(name):
                 file.write(block)
         tensors.append(_external(name, exported, data))
+    return tensors
+
+
+def cut_out(call: TableCall, exported: ExportedModel, tensors: list[TensorProto], folder: Path) -> Submodel | None:
+    """Write the models of one use into ``folder``, beside its tensors; None if no node of the file has that use.
+
+    Of the nodes that have it the one is taken that is as it should be, if there is one.
+    """
+    used = [node for node in exported.nodes_of(call.table.tensors) if node.op_type == call.op_type]
+    wanted = Node(call.op_type, call.attributes)
+    found = next((node for node in used if node_of(node) == wanted), used[0] if used else None)
+    if found is None:
+        return None
     node = NodeProto()
-    node.CopyFrom(exported.nodes_of(table.tensors)[0])
-    node.input[0], node.output[0] = "ids", "rows"
-    paths: dict[np.dtype[np.signedinteger], Path] = {}
-    for dtype, ids_type in IDS_TYPES.items():
-        paths[dtype] = folder / f"{dtype}.onnx"
-        paths[dtype].write_bytes(_model(exported.proto, node, tensors, ids_type).SerializeToString())
+    node.CopyFrom(found)
+    node.input[: len(call.inputs)] = call.inputs
+    node.output[0] = "result"
+    paths: dict[np.dtype[Any], Path] = {}
+    for dtype, types in call.signatures.items():
+        paths[dtype] = folder / f"{call.name} {dtype}.onnx"
+        inputs = [_value(name, types[name]) for name in call.inputs]
+        output = _value("result", call.result_type(dtype))
+        graph = helper.make_graph([node], "table", inputs, [output], tensors)
+        paths[dtype].write_bytes(_model(exported.proto, graph).SerializeToString())
     return Submodel(paths)
+
+
+def _value(name: str, dtype: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
 
 
 def _external(name: str, exported: ExportedModel, data: Path) -> TensorProto:
@@ -60,10 +79,7 @@ def _external(name: str, exported: ExportedModel, data: Path) -> TensorProto:
     return tensor
 
 
-def _model(whole: onnx.ModelProto, node: NodeProto, tensors: list[TensorProto], ids_type: int) -> onnx.ModelProto:
-    ids = helper.make_tensor_value_info("ids", ids_type, None)
-    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "table", [ids], [rows], tensors)
+def _model(whole: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(
         graph,
         ir_version=whole.ir_version,

@@ -1,46 +1,34 @@
-"""The same ids through every path of one table, compared bit by bit with the training form."""
+"""One use of a table on every path: the same inputs, compared with the packed form."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from edge_embed.lowering.graph import METHODS, LoweredProgram
+from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
+from edge_embed.ops.operators import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
-from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths
+from edge_embed.validation.bag import BagCall
+from edge_embed.validation.call import Case, Expected, Feeds, TableCall
+from edge_embed.validation.logits import LogitsCall
+from edge_embed.validation.rows import RowsCall
 from edge_embed.validation.submodel import Submodel
 from edge_embed.validation.tables import Table
 
-Ids = NDArray[Any]
-Rows = NDArray[np.float32]
-GetRows = Callable[[Ids], Rows]
+USES: Mapping[Use, type[TableCall]] = {call.use: call for call in (RowsCall, BagCall, LogitsCall)}
+_PACKED_OPERATORS = {operator for method in METHODS for operator in method.operators.uses.values()}
 
-_TRAINED_OPERATORS = {operator for method in METHODS for operator in method.packers}
-_PACKED_OPERATORS = {method.operator for method in METHODS}
-# The training form compares every id with every code: with 65,536 codes in 64 groups that is 32 MB and half
-# a second an id. Such tables get fewer ids, and few of them at once.
-_MOST_IDS, _FEWEST_IDS = 4096, 64
-_COMPARISONS_IN_ALL = 1 << 26
-_COMPARISONS_AT_ONCE = 1 << 22
+Run = Callable[[Feeds], NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Case:
-    """Some ids, and what they are."""
-
-    name: str
-    ids: Ids
-
-
-def calls_by_table(program: Program, lowered: LoweredProgram) -> dict[str, fx.Node]:
-    """For every table one call in the program's own graph that lowering replaced by the packed operator.
+def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, Table]) -> dict[str, list[TableCall]]:
+    """Every call of a packed operator with the one in the program's own graph that it replaced, by table.
 
     Lowering replaces calls in place and drops those whose result is not used, so both graphs have them in
     the same order.
@@ -48,62 +36,28 @@ def calls_by_table(program: Program, lowered: LoweredProgram) -> dict[str, fx.No
     original = fx.Graph()
     original.output(original.graph_copy(program.module.graph, {}))
     original.eliminate_dead_code()
-    before = [node for node in original.nodes if node.target in _TRAINED_OPERATORS]
-    after = [node for node in lowered.program.module.graph.nodes if node.target in _PACKED_OPERATORS]
-    return {table_of(new): old for old, new in zip(before, after, strict=True)}
+    before = [node for node in original.nodes if node.target in CALLS]
+    after = [packed_call(node, tables) for node in lowered.program.module.graph.nodes]
+    found: dict[str, list[TableCall]] = {name: [] for name in tables}
+    for old, call in zip(before, filter(None, after), strict=True):
+        found[call.table.name].append(replace(call, training=old))
+    return found
 
 
-def table_of(node: fx.Node) -> str:
-    """The name of the table that a packed operator reads; its tensors are ``<table>.<tensor>``."""
-    return str(node.all_input_nodes[1].target).rpartition(".")[0]
-
-
-def training_rows(program: Program, call: fx.Node, table: Table) -> GetRows:
-    """Run one operator of the original program on its own weights, few ids at once."""
-    at_once = max(1, _COMPARISONS_AT_ONCE // table.method.comparisons(table.packed))
-    _, *arguments = call.args
-    values = [program.module.weight(str(item.target)) if isinstance(item, fx.Node) else item for item in arguments]
-
-    @torch.no_grad()
-    def run(ids: Ids) -> Rows:
-        result: Rows = call.target(torch.from_numpy(ids), *values).numpy()  # type: ignore[operator]
-        return result
-
-    def rows(ids: Ids) -> Rows:
-        if ids.size <= at_once:
-            return run(ids)
-        parts = [run(ids.reshape(-1)[at : at + at_once]) for at in range(0, ids.size, at_once)]
-        return np.concatenate(parts).reshape(*ids.shape, -1)
-
-    return rows
-
-
-def make_cases(table: Table, random: np.random.Generator) -> list[Case]:
-    """The ids that every path must answer."""
-    n = table.packed.num_embeddings
-    affordable = _COMPARISONS_IN_ALL // table.method.comparisons(table.packed)
-    count = min(max(affordable, _FEWEST_IDS), _MOST_IDS)
-    ends = [0, n - 1, n // 2] + ([] if table.packed.padding_idx is None else [table.packed.padding_idx])
-    return [
-        Case("uniform ids", random_ids.draw(random, "uniform", n, (count // 8, 8))),
-        Case("Zipf ids", random_ids.draw(random, "zipf", n, (8, count // 8))),
-        Case("uniform int32 ids", random_ids.draw(random, "uniform", n, (_FEWEST_IDS,), np.int32)),
-        Case("first, last, middle and padding row", np.array(ends, np.int64)),
-        Case("an id of rank 0", random_ids.draw(random, "uniform", n, ())),
-        Case("an empty batch", np.zeros((0,), np.int64)),
-        Case("an empty batch of sequences", np.zeros((0, 3), np.int64)),
-    ]
-
-
-def refused_ids(table: Table) -> tuple[int, ...]:
-    """Ids outside the table; the last would be row 0 for whoever cuts ids to 32 bits."""
-    n = table.packed.num_embeddings
-    return (-1, n, -n, 2**32)
+def packed_call(node: fx.Node, tables: Mapping[str, Table]) -> TableCall | None:
+    """The use of a table that a node of a lowered graph is, None if it is none."""
+    if node.target not in _PACKED_OPERATORS:
+        return None
+    call = CALLS[node.target]
+    weights: list[fx.Node] = []
+    fx.node.map_arg(node.args[call.leading :], weights.append)
+    name = str(weights[0].target).rpartition(".")[0]  # its tensors are <table>.<tensor>
+    return USES[call.use](tables[name], node, node)
 
 
 def compare_paths(
-    table: Table,
-    trained: GetRows,
+    call: TableCall,
+    program: Program,
     submodel: Submodel | None,
     random: np.random.Generator,
     on_path: Callable[[], None],
@@ -111,97 +65,91 @@ def compare_paths(
     """Run all cases through all paths.
 
     Args:
-        table: the table.
-        trained: its training form, which the others are compared with.
-        submodel: the table cut out of the exported file, None if it is not in there.
-        random: draws the ids.
+        call: the use of the table.
+        program: the training form.
+        submodel: the node cut out of the exported file, None if it is not in there.
+        random: draws the inputs.
         on_path: called after each path.
     """
-    cases = make_cases(table, random)
-    expected = [trained(case.ids) for case in cases]
-    openers: dict[str, Callable[[], GetRows]] = {
-        paths.TRAINING: lambda: trained,
-        paths.ORACLE: lambda: table.packed.rows,
+    cases = call.cases(random)
+    expected = [call.expected(case) for case in cases]
+    openers: dict[str, Callable[[], Run]] = {
+        paths.TRAINING: lambda: lambda feeds: call.run_training(program, feeds),
+        paths.ORACLE: lambda: call.oracle,
         paths.REFERENCE: lambda: _reference(submodel),
         paths.PORTABLE: lambda: _sessions(submodel, portable=True),
         paths.CUSTOM: lambda: _sessions(submodel, portable=False),
     }
     checks = []
     for name, opener in openers.items():
-        checks.append(_check(name, opener, table, cases, expected))
+        checks.append(_check(name, opener, call, cases, expected))
         on_path()
     return tuple(checks)
 
 
-def _reference(submodel: Submodel | None) -> GetRows:
+def _reference(submodel: Submodel | None) -> Run:
     evaluators = {dtype: paths.open_reference(path) for dtype, path in _files(submodel).items()}
 
-    def rows(ids: Ids) -> Rows:
-        found: list[Any] = evaluators[ids.dtype].run(None, {"ids": ids})  # type: ignore[assignment]
+    def run(feeds: Feeds) -> NDArray[Any]:
+        found: list[Any] = evaluators[_first_type(feeds)].run(None, dict(feeds))  # type: ignore[assignment]
         return np.asarray(found[0])
 
-    return rows
+    return run
 
 
-def _sessions(submodel: Submodel | None, portable: bool) -> GetRows:
+def _sessions(submodel: Submodel | None, portable: bool) -> Run:
     sessions = {dtype: paths.open_session(path, portable) for dtype, path in _files(submodel).items()}
-
-    def rows(ids: Ids) -> Rows:
-        return np.asarray(sessions[ids.dtype].run(None, {"ids": ids})[0])
-
-    return rows
+    return lambda feeds: np.asarray(sessions[_first_type(feeds)].run(None, dict(feeds))[0])
 
 
-def _files(submodel: Submodel | None) -> dict[np.dtype[np.signedinteger], Path]:
+def _first_type(feeds: Feeds) -> np.dtype[Any]:
+    return next(iter(feeds.values())).dtype
+
+
+def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
     if submodel is None:
         raise paths.NotRunError("the table, its node or its portable body is not in the file as it should be")
     return submodel.paths
 
 
-def _check(name: str, opener: Callable[[], GetRows], table: Table, cases: list[Case], expected: list[Rows]) -> Check:
+def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]) -> Check:
     try:
-        rows = opener()
+        run = opener()
     except paths.NotRunError as error:
         return Check(name, "not run", str(error))
     except Exception as error:  # whatever a runtime raises, the path does not run
         return Check(name, "failed", f"cannot be opened: {paths.one_line(error)}")
-    for case, wanted in zip(cases, expected, strict=True) if name != paths.TRAINING else ():
+    for case, wanted in zip(cases, expected, strict=True):
         try:
-            problem = _difference(table, case, rows(case.ids), wanted)
+            problem = _difference(call, case, run(case.feeds), wanted)
         except Exception as error:
             problem = f"does not run: {paths.one_line(error)}"
         if problem:
             return Check(name, "failed", f"{case.name}: {problem}")
-    for wrong in refused_ids(table):
-        if _accepts(rows, wrong):
-            bound = f"expected an error, ids are 0 to {table.packed.num_embeddings - 1}"
-            return Check(name, "failed", f"id {wrong} gives a row, {bound}")
-    count = sum(case.ids.size for case in cases)
-    relation = "the reference" if name == paths.TRAINING else "bit-identical"
-    return Check(name, "passed", f"{relation} for {count:,} ids in {len(cases)} cases; refuses ids out of range")
+    for case in call.refused():
+        if _accepts(run, case):
+            return Check(name, "failed", f"{case.name} gives a result, expected an error")
+    relation = "bit-identical" if expected[0].magnitudes is None else "within rounding"
+    count = sum(wanted.values.size for wanted in expected)
+    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; refuses what is out of range")
 
 
-def _difference(table: Table, case: Case, got: Rows, expected: Rows) -> str:
-    """The first bit that differs, in words, or empty."""
-    if (got.dtype, got.shape) != (expected.dtype, expected.shape):
-        return f"got {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}"
-    differ = np.flatnonzero(_bits(got) != _bits(expected))
+def _difference(call: TableCall, case: Case, got: NDArray[Any], expected: Expected) -> str:
+    """The first value that differs, in words, or empty."""
+    kind = expected.values.dtype if expected.magnitudes is None else got.dtype
+    if got.shape != expected.values.shape or got.dtype != kind:
+        return f"got {got.dtype} {list(got.shape)}, expected {kind} {list(expected.values.shape)}"
+    differ = expected.differences(got)
     if not differ.size:
         return ""
-    position, column = divmod(int(differ[0]), expected.shape[-1])
-    row = int(case.ids.reshape(-1)[position])
-    values = [rows.reshape(-1, rows.shape[-1])[position, column] for rows in (got, expected)]
-    return f"row {row}, {table.method.column(table.packed, column)}: got {values[0]}, expected {values[1]}"
+    at = int(differ[0])
+    values = f"got {got.reshape(-1)[at]}, expected {expected.values.reshape(-1)[at]}"
+    return f"{call.place(case, got.shape, at)}: {values}"
 
 
-def _bits(rows: Rows) -> NDArray[np.uint32]:
-    """Not numbers but bits: -0.0 is not 0.0."""
-    return np.ascontiguousarray(rows).view(np.uint32).reshape(-1)
-
-
-def _accepts(rows: GetRows, wrong: int) -> bool:
+def _accepts(run: Run, case: Case) -> bool:
     try:
-        rows(np.array([0, wrong], np.int64))
+        run(case.feeds)
     except Exception:  # each path has its own type of error
         return False
     return True

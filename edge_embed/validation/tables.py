@@ -5,11 +5,14 @@ manifest with its hashes.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from onnx import NodeProto
 
 from edge_embed.exporters.onnx.export import METHODS as ONNX_METHODS
 from edge_embed.exporters.onnx.method import OnnxMethod
@@ -18,13 +21,15 @@ from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
 from edge_embed.packed.form import Packed, TensorSpec
 from edge_embed.report.results import Check
+from edge_embed.validation.ant import ANT
 from edge_embed.validation.dpq import DPQ
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.method import ValidationMethod
+from edge_embed.validation.tt import TT
 
-METHODS = {method.name: method for method in (DPQ,)}
+METHODS = {method.name: method for method in (ANT, DPQ, TT)}
 _ONNX = {method.name: method for method in ONNX_METHODS}
-_SCALARS = {method.name: method.scalars for method in LOWERING_METHODS}
+_LOWERING = {method.name: method for method in LOWERING_METHODS}
 
 OnBytes = Callable[[int], None]
 
@@ -52,47 +57,72 @@ class Table:
         return [f"{self.name}.{tensor}" for tensor in self.packed.tensors()]
 
     @property
-    def attributes(self) -> dict[str, int]:
-        """The attributes that its nodes should have."""
-        return self.onnx.attributes(*self.packed.tensors().values(), *_SCALARS[self.packed.method](self.packed))
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of a packed operator that say which table it is, tensors as arrays."""
+        tensors: list[Any] = list(self.packed.tensors().values())
+        return _LOWERING[self.packed.method].arguments(self.packed, tensors)
+
+    @property
+    def value_type(self) -> "np.dtype[Any]":
+        """Type of its rows."""
+        return np.dtype(self.packed.shape.value_type)
 
 
-def stored_checks(table: Table, exported: ExportedModel, on_bytes: OnBytes) -> tuple[Check, ...]:
+class Node(NamedTuple):
+    """What a node should be: its type and attributes."""
+
+    op_type: str
+    attributes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.op_type} ({', '.join(f'{name}={value}' for name, value in sorted(self.attributes.items()))})"
+
+
+def stored_checks(table: Table, nodes: Sequence[Node], exported: ExportedModel, on_bytes: OnBytes) -> tuple[Check, ...]:
     """Compare everything that is stored about a table.
 
     Args:
         table: the lowered table.
+        nodes: those that should use it, in any order.
         exported: the file.
         on_bytes: called with the number of bytes compared after each block.
     """
     hashes: dict[str, str] = {}
     rows = _stored_rows(table, exported, hashes, on_bytes)
-    return (_node(table, exported), _body(table, exported), rows, _manifest(table, exported, hashes))
+    return (_nodes(table, nodes, exported), _body(nodes, exported), rows, _manifest(table, exported, hashes))
 
 
-def _node(table: Table, exported: ExportedModel) -> Check:
-    found = exported.nodes_of(table.tensors)
+def _nodes(table: Table, expected: Sequence[Node], exported: ExportedModel) -> Check:
+    found = [node_of(node) for node in exported.nodes_of(table.tensors)]
     if not found:
-        detail = f"no {table.onnx.op_type} node uses {', '.join(table.tensors)}: another tool replaced it, export again"
+        detail = f"no node uses {', '.join(table.tensors)}: another tool replaced it, export again"
         return Check("node", "failed", detail)
+    # Not how many there are: two look-ups of the same ids become one.
     for node in found:
-        stored = {item.name: item.i for item in node.attribute}
-        if node.op_type != table.onnx.op_type or stored != table.attributes:
-            got = f"{node.op_type} ({_spelled(stored)})"
-            expected = f"{table.onnx.op_type} ({_spelled(table.attributes)})"
-            return Check("node", "failed", f"node {node.name}: got {got}, expected {expected}")
-    return Check("node", "passed", f"{len(found)} x {table.onnx.op_type}")
+        if node not in expected:
+            return Check("node", "failed", f"got {node}, expected {' or '.join(map(str, _distinct(expected)))}")
+    for node in expected:
+        if node not in found:
+            return Check("node", "failed", f"expected {node}, got only {', '.join(map(str, _distinct(found)))}")
+    counts = Counter(node.op_type for node in found)
+    return Check("node", "passed", ", ".join(f"{count} x {name}" for name, count in counts.items()))
 
 
-def _spelled(attributes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sorted(attributes.items()))
+def _distinct(nodes: Sequence[Node]) -> list[Node]:
+    return [node for at, node in enumerate(nodes) if node not in nodes[:at]]
 
 
-def _body(table: Table, exported: ExportedModel) -> Check:
-    if exported.has_body(table.onnx.op_type):
+def node_of(node: NodeProto) -> Node:
+    """Type and attributes of a node of ours."""
+    return Node(node.op_type, {item.name: item.i for item in node.attribute})
+
+
+def _body(nodes: Sequence[Node], exported: ExportedModel) -> Check:
+    absent = sorted({node.op_type for node in nodes if not exported.has_body(node.op_type)})
+    if not absent:
         return Check("portable body", "passed", "in the file")
     lost = "without it the file runs only where the operator library is registered, export again"
-    return Check("portable body", "failed", f"the function {table.onnx.op_type} is not in the file: {lost}")
+    return Check("portable body", "failed", f"the function {', '.join(absent)} is not in the file: {lost}")
 
 
 def _stored_rows(table: Table, exported: ExportedModel, hashes: dict[str, str], on_bytes: OnBytes) -> Check:

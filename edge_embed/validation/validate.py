@@ -9,10 +9,14 @@ Disk: a copy of one table, or of the model's weights, in a temporary folder.
 """
 
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from torch import fx
+import torch
+from onnx import TensorProto
+from torch import Tensor
 
 from edge_embed.errors import BadInputError, OutputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
@@ -27,10 +31,11 @@ from edge_embed.report.results import (
     ValidationReport,
 )
 from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
+from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.options import Tolerance, ValidationOptions
-from edge_embed.validation.submodel import Submodel, cut_out
-from edge_embed.validation.tables import Table, stored_checks
+from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
+from edge_embed.validation.tables import Node, Table, stored_checks
 
 __all__ = ["Tolerance", "ValidationOptions", "ValidationReport", "validate_export"]
 
@@ -65,7 +70,8 @@ def validate_export(
     """
     options.check_outputs(program.output_names)
     try:
-        return _Validation(program, lowered, onnx_path, options, progress).run()
+        chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
+        return _Validation(program, lowered, onnx_path, chosen, progress).run()
     except OSError as error:
         place = error.filename or tempfile.gettempdir()
         raise OutputError(
@@ -96,7 +102,7 @@ class _Validation:
         checked = _Steps(progress, "structure", 1)
         self._exported = ExportedModel(path)
         checked()
-        self._tables = [Table(name, packed) for name, packed in lowered.tables.items()]
+        self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
         # Two streams, so that the number of iterations does not change what is compared.
         streams = np.random.SeedSequence(options.seed).spawn(2)
         self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
@@ -105,8 +111,8 @@ class _Validation:
     def run(self) -> ValidationReport:
         """All stages in order."""
         structure = self._structure()
-        calls = table_paths.calls_by_table(self._program, self._lowered)
-        tables = tuple(self._table(table, calls[table.name]) for table in self._tables)
+        calls = table_paths.table_calls(self._program, self._lowered, self._tables)
+        tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
         cases, left_out = model_inputs.make_cases(self._program, self._random)
         if not cases:
             raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
@@ -127,22 +133,29 @@ class _Validation:
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._exported.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
         sound = Check("structure", "passed", f"{files}; the ONNX checker accepts it")
-        expected = {name for table in self._tables for name in table.tensors}
-        unknown = [node.name for node in self._exported.nodes if not set(node.input[1:]) <= expected]
+        known = list(self._tables.values())
+        used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
+        unknown = [node.name for node in self._exported.nodes if node.name not in used]
         if unknown:
             detail = f"node(s) {', '.join(unknown)} use tables that the model does not have: made from another model?"
             return (sound, Check("no other table", "failed", detail))
         return (sound,)
 
-    def _table(self, table: Table, call: fx.Node) -> TableResult:
+    def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
         total = table.packed.nbytes
-        trained = table_paths.training_rows(self._program, call, table)
-        checks = stored_checks(table, self._exported, lambda done: self._progress(f"rows of {table.name}", done, total))
-        steps = _Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE)
+        nodes = [Node(call.op_type, call.attributes) for call in calls]
+        on_bytes = partial(self._progress, f"rows of {table.name}")
+        checks = stored_checks(table, nodes, self._exported, lambda done: on_bytes(done, total))
+        uses = {call.name: call for call in calls}  # one test for all calls of the same kind
+        steps = _Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE * len(uses))
+        found: list[Check] = []
         with tempfile.TemporaryDirectory() as folder:
-            submodel = self._cut_out(table, Path(folder))
-            found = table_paths.compare_paths(table, trained, submodel, self._random, steps)
-            self._table_latency(table, submodel, found)
+            tensors = self._tensors(table, Path(folder))
+            for call in uses.values():
+                submodel = cut_out(call, self._exported, tensors, Path(folder)) if tensors else None
+                passed = table_paths.compare_paths(call, self._program, submodel, self._random, steps)
+                self._table_latency(call, submodel, passed)
+                found += [replace(check, name=_path_name(check.name, call)) for check in passed]
         return TableResult(
             name=table.name,
             method=table.packed.method,
@@ -152,18 +165,19 @@ class _Validation:
             packed_bytes=total,
             compression_ratio=table.packed.compression_ratio,
             checks=checks,
-            paths=found,
+            paths=tuple(found),
         )
 
-    def _cut_out(self, table: Table, folder: Path) -> Submodel | None:
+    def _tensors(self, table: Table, folder: Path) -> list[TensorProto]:
+        """The stored tensors as files, none if one is missing."""
         in_file = all(self._exported.spec(name) for name in table.tensors)
-        return cut_out(table, self._exported, folder) if in_file and self._exported.nodes_of(table.tensors) else None
+        return copy_tensors(table, self._exported, folder) if in_file else []
 
-    def _table_latency(self, table: Table, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
+    def _table_latency(self, call: TableCall, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
         if submodel is None or any(check.status == "failed" for check in found):
             return  # what is wrong has no speed
-        steps = _Steps(self._progress, f"latency of {table.name}", 1)
-        self._latencies += latency.measure_table(table, submodel, self._options, self._timing_random)
+        steps = _Steps(self._progress, f"latency of {call.table.name}", 1)
+        self._latencies += latency.measure_table(call, submodel, self._options, self._timing_random)
         steps()
 
     def _model(
@@ -176,7 +190,7 @@ class _Validation:
 
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = _Steps(self._progress, "sizes", _SIZE_STEPS)
-        return size.measure_sizes(self._exported, self._tables, case.feeds(self._program), loaded, steps)
+        return size.measure_sizes(self._exported, list(self._tables.values()), case.feeds(self._program), loaded, steps)
 
     def _model_latency(self, case: model_inputs.ModelCase, model: ModelResult) -> None:
         if any(path.status == "failed" for path in model.paths):
@@ -186,3 +200,12 @@ class _Validation:
             self._program, self._exported, case, self._options, self._timing_random
         )
         steps()
+
+
+def _path_name(path: str, call: TableCall) -> str:
+    """A path, and the use of the table unless that is the plain look-up."""
+    return path if call.use == "rows" else f"{path}, {call.name}"
+
+
+def _is_half(weight: Tensor) -> bool:
+    return weight.dtype == torch.float16

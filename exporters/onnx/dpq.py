@@ -1,13 +1,26 @@
-"""DPQ in ONNX: the node ``edge_embed::DPQEmbedding`` and its portable body.
+"""DPQ in ONNX: the nodes ``edge_embed::DPQEmbedding...`` and the portable body of rows.
 
-    ids, codes uint8 [n, row_bytes], values float32 [G, K, s]  ->  rows float32 [*ids, D * s]
+    ids, codes uint8 [n, row_bytes], values float32 or float16 [G, K, s]  ->  rows [*ids, D * s]
 
-The body gathers the stored rows first, then unpacks, then selects: whatever depends on constants alone
-would be folded back to a dense table when a session is created. A code touches at most three bytes; they
-are put together as an int32, shifted by division and masked by remainder, which every runtime has. Ids
-out of range are sent to row n, which ``Gather`` refuses; left alone, negative ones would wrap around.
+The body gathers the stored rows first, then unpacks, then selects: whatever depends on constants alone would be
+folded back to a dense table when a session is created. What costs time in a runtime is the number of pieces that
+``Gather`` copies, so there are two ways:
+
+- Many ids, and a byte holds several whole codes: all 256 values of a byte are decoded, at each of its places in a
+  row, to the sub-vectors they stand for side by side, ``table`` [256 row_bytes, (8 / bits) s]; then a byte is one
+  index. The table is made in every call and never kept.
+- Otherwise a code is one index into the values.
+
+Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to
+code j where it touches it (at most 3 do, so the sum is exact in float32). Fractions and what exceeds the mask belong
+to the neighbours. Zeros are scattered into the rows of padding ids alone. Ids out of range are sent to row n, which
+``Gather`` refuses; left alone, negative ones would wrap around.
+
+``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and the number of bad ids. What would be kept
+beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made from it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from edge_embed.exporters.onnx.method import OnnxMethod
@@ -17,88 +30,173 @@ from edge_embed.packed.dpq import PackedDPQ
 
 FORMAT_VERSION = 1
 
-# ids: [*], bytes: [*, row_bytes], words and codes: [*, D], sub-vectors: [*, D, s]
+# B ids; M rows of bytes to decode: all 256 values, or those of the ids
+# bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: [B, row_bytes, (8 / bits) s]
+# or [B, D, s]
 _BODY = """
-(ids, codes, values) => (rows)
-{
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
+  seven = Constant <value_int: int = 7> ()
   eight = Constant <value_int: int = 8> ()
   bits = Constant <value_int: int = @bits> ()
   num_codes = Constant <value_int: int = @num_codes> ()
   num_groups = Constant <value_int: int = @num_groups> ()
   padding_idx = Constant <value_int: int = @padding_idx> ()
   axis_0 = Constant <value_ints: ints = [0]> ()
-  axis_last = Constant <value_ints: ints = [-1]> ()
+  axis_1 = Constant <value_ints: ints = [1]> ()
+  any_size = Constant <value_ints: ints = [-1]> ()
 
   num_rows_1d = Shape <start: int = 0, end: int = 1> (codes)
   num_rows = Squeeze (num_rows_1d, axis_0)
-  wide_ids = Cast <to: int = 7> (ids)
+  flat_ids = Reshape (ids, any_size)
+  wide_ids = Cast <to: int = 7> (flat_ids)
   below = Less (wide_ids, zero)
   above = GreaterOrEqual (wide_ids, num_rows)
   outside = Or (below, above)
   safe_ids = Where (outside, num_rows, wide_ids)
   bytes = Gather <axis: int = 0> (codes, safe_ids)
+  outside_64 = Cast <to: int = 7> (outside)
+  wrong_1d = ReduceSum <keepdims: int = 1> (outside_64, axis_0)
+  nothing_1d = Min (wrong_1d, zero)
 
-  group = Range (zero, num_groups, one)
-  first_bit = Mul (group, bits)
-  first_byte = Div (first_bit, eight)
-  shift = Mod (first_bit, eight)
-  row_bytes = Shape <start: int = 1, end: int = 2> (codes)
-  last_byte = Sub (row_bytes, one)
-  next_byte = Add (first_byte, one)
-  second_byte = Min (next_byte, last_byte)
-  after_next_byte = Add (next_byte, one)
-  third_byte = Min (after_next_byte, last_byte)
+  row_bytes_1d = Shape <start: int = 1, end: int = 2> (codes)
+  row_bytes = Squeeze (row_bytes_1d, axis_0)
+  whole_per_byte = Div (eight, bits)
+  per_byte = Max (whole_per_byte, one)
+  whole_bits = Mul (per_byte, bits)
+  bits_fit = Equal (whole_bits, eight)
+  several = Greater (per_byte, one)
+  whole_codes = Mul (row_bytes, per_byte)
+  row_fits = Equal (whole_codes, num_groups)
+  batch = Size (ids)
+  limit = Constant <value_int: int = 512> ()
+  many = GreaterOrEqual (batch, limit)
+  fit = And (bits_fit, row_fits)
+  useful = And (several, many)
+  by_table = And (fit, useful)
 
-  low = Gather <axis: int = -1> (bytes, first_byte)
-  middle = Gather <axis: int = -1> (bytes, second_byte)
-  high = Gather <axis: int = -1> (bytes, third_byte)
-  low_word = Cast <to: int = 6> (low)
-  middle_word = Cast <to: int = 6> (middle)
-  high_word = Cast <to: int = 6> (high)
-  two_8 = Constant <value: tensor = int32 {256}> ()
-  two_16 = Constant <value: tensor = int32 {65536}> ()
-  middle_part = Mul (middle_word, two_8)
-  high_part = Mul (high_word, two_16)
-  low_and_middle = Add (low_word, middle_part)
-  word = Add (low_and_middle, high_part)
-  two = Constant <value: tensor = int32 {2}> ()
-  shift_32 = Cast <to: int = 6> (shift)
-  bits_32 = Cast <to: int = 6> (bits)
-  divisor = Pow (two, shift_32)
-  modulus = Pow (two, bits_32)
-  shifted = Div (word, divisor)
-  stored_code = Mod (shifted, modulus)
+  source = If (by_table) <
+    then_branch = every_byte () => (table_source) {
+      nothing = Squeeze (nothing_1d, axis_0)
+      end = Constant <value_int: int = 256> ()
+      byte = Range (nothing, end, one)
+      byte_8 = Cast <to: int = 2> (byte)
+      column = Unsqueeze (byte_8, axis_1)
+      across = Concat <axis: int = 0> (axis_1, row_bytes_1d)
+      table_source = Expand (column, across)
+    },
+    else_branch = given_bytes () => (batch_source) {
+      batch_source = Identity (bytes)
+    }
+  >
+
+  is_byte = Equal (bits, eight)
+  stored_code = If (is_byte) <
+    then_branch = whole_byte () => (byte_code) {
+      byte_code = Cast <to: int = 6> (source)
+    },
+    else_branch = unpack () => (bit_code) {
+      almost = Add (num_groups, seven)
+      octets = Div (almost, eight)
+      octet_bytes = Mul (octets, bits)
+      missing = Sub (octet_bytes, row_bytes)
+      missing_1d = Unsqueeze (missing, axis_0)
+      none = Constant <value_ints: ints = [0, 0, 0]> ()
+      pads = Concat <axis: int = 0> (none, missing_1d)
+      padded = Pad (source, pads)
+      numbers = Cast <to: int = 1> (padded)
+      bits_1d = Unsqueeze (bits, axis_0)
+      octet_shape = Concat <axis: int = 0> (any_size, bits_1d)
+      by_octet = Reshape (numbers, octet_shape)
+      octet_bits = Mul (bits, eight)
+      first_byte_bit = Range (zero, octet_bits, eight)
+      first_code_bit = Range (zero, octet_bits, bits)
+      byte_bit = Unsqueeze (first_byte_bit, axis_1)
+      exponent = Sub (byte_bit, first_code_bit)
+      minus_8 = Constant <value_int: int = -8> ()
+      reaches = Greater (exponent, minus_8)
+      starts = Less (exponent, bits)
+      touches = And (reaches, starts)
+      two = Constant <value_float: float = 2.0> ()
+      no_weight = Constant <value_float: float = 0.0> ()
+      power = Pow (two, exponent)
+      weight = Where (touches, power, no_weight)
+      word = MatMul (by_octet, weight)
+      columns = Mul (octets, eight)
+      columns_1d = Unsqueeze (columns, axis_0)
+      code_shape = Concat <axis: int = 0> (any_size, columns_1d)
+      words = Reshape (word, code_shape)
+      groups_1d = Unsqueeze (num_groups, axis_0)
+      row_words = Slice (words, axis_0, groups_1d, axis_1)
+      whole_words = Cast <to: int = 6> (row_words)
+      two_32 = Constant <value: tensor = int32 {2}> ()
+      one_32 = Constant <value: tensor = int32 {1}> ()
+      values_of_bits = Pow (two_32, bits)
+      mask = Sub (values_of_bits, one_32)
+      bit_code = BitwiseAnd (whole_words, mask)
+    }
+  >
   last_code = Sub (num_codes, one)
   last_code_32 = Cast <to: int = 6> (last_code)
   code = Min (stored_code, last_code_32)
 
   stored_groups = Shape <start: int = 0, end: int = 1> (values)
+  group = Range (zero, num_groups, one)
   value_group = Mod (group, stored_groups)
-  offset = Mul (value_group, num_codes)
-  wide_code = Cast <to: int = 7> (code)
-  index = Add (wide_code, offset)
+  first = Mul (value_group, num_codes)
+  first_32 = Cast <to: int = 6> (first)
+  index = Add (code, first_32)
   width = Shape <start: int = 2, end: int = 3> (values)
-  flat_shape = Concat <axis: int = 0> (axis_last, width)
+  constant_shape = Concat <axis: int = 0> (any_size, width)
+  flat_shape = Add (constant_shape, nothing_1d)
   flat_values = Reshape (values, flat_shape)
-  sub_vectors = Gather <axis: int = 0> (flat_values, index)
 
-  ids_shape = Shape (ids)
+  selected = If (by_table) <
+    then_branch = from_table () => (table_rows) {
+      per_byte_1d = Unsqueeze (per_byte, axis_0)
+      entry_width = Mul (per_byte_1d, width)
+      entry_shape = Concat <axis: int = 0> (any_size, entry_width)
+      table_values = Gather <axis: int = 0> (flat_values, index)
+      table = Reshape (table_values, entry_shape)
+      row_bytes_32 = Cast <to: int = 6> (row_bytes)
+      place = Range (zero, row_bytes, one)
+      place_32 = Cast <to: int = 6> (place)
+      bytes_32 = Cast <to: int = 6> (bytes)
+      byte_start = Mul (bytes_32, row_bytes_32)
+      entry = Add (byte_start, place_32)
+      table_rows = Gather <axis: int = 0> (table, entry)
+    },
+    else_branch = from_values () => (value_rows) {
+      value_rows = Gather <axis: int = 0> (flat_values, index)
+    }
+  >
   dim = Mul (width, num_groups)
-  rows_shape = Concat <axis: int = 0> (ids_shape, dim)
-  selected = Reshape <allowzero: int = 1> (sub_vectors, rows_shape)
+  batch_1d = Unsqueeze (batch, axis_0)
+  flat_rows_shape = Concat <axis: int = 0> (batch_1d, dim)
+  flat_rows = Reshape <allowzero: int = 1> (selected, flat_rows_shape)
   is_padding = Equal (wide_ids, padding_idx)
-  is_padding_row = Unsqueeze (is_padding, axis_last)
+  padding_row = NonZero (is_padding)
+  padding_at = Transpose (padding_row)
+  num_padding = Shape <start: int = 1, end: int = 2> (padding_row)
+  zeros_shape = Concat <axis: int = 0> (num_padding, dim)
   no_value = Constant <value_float: float = 0.0> ()
-  rows = Where (is_padding_row, no_value, selected)
-}
+  no_value_like = CastLike (no_value, values)
+  zeros = Expand (no_value_like, zeros_shape)
+  padded_rows = ScatterND (flat_rows, padding_at, zeros)
+  ids_shape = Shape (ids)
+  rows_shape = Concat <axis: int = 0> (ids_shape, dim)
+  rows = Reshape <allowzero: int = 1> (padded_rows, rows_shape)
+"""
+
+_NUM_ROWS = """
+  num_rows_1d = Shape <start: int = 0, end: int = 1> (codes)
+  num_rows = Squeeze (num_rows_1d, axis_0)
 """
 
 
-def _attributes(codes: Any, values: Any, num_groups: int, padding_idx: int | None) -> dict[str, int]:
+def _table(codes: Any, values: Any, num_groups: int, padding_idx: int | None) -> tuple[Sequence[Any], dict[str, int]]:
     num_codes = int(values.shape[1])
-    return {
+    return [codes, values], {
         "format_version": FORMAT_VERSION,
         "bits": bits_for(num_codes),
         "num_codes": num_codes,
@@ -109,10 +207,11 @@ def _attributes(codes: Any, values: Any, num_groups: int, padding_idx: int | Non
 
 DPQ = OnnxMethod(
     name=PackedDPQ.method,
-    operator=dpq.FROZEN,
-    op_type="DPQEmbedding",
-    inputs=("ids", "codes", "values"),
-    attributes=_attributes,
+    prefix="DPQ",
+    operators=dpq.FROZEN,
+    tensors=lambda count: ("codes", "values"),
     attribute_names=("format_version", "bits", "num_codes", "num_groups", "padding_idx"),
-    body=_BODY,
+    table=_table,
+    body=lambda count: _BODY,
+    num_rows=_NUM_ROWS,
 )

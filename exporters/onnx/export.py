@@ -10,18 +10,20 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from torch.export import Dim, ExportedProgram
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.ant import ANT
 from edge_embed.exporters.onnx.dpq import DPQ
-from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
 from edge_embed.exporters.onnx.names import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -39,13 +41,14 @@ from edge_embed.exporters.onnx.storage import (
     weights_file,
     write_model,
 )
+from edge_embed.exporters.onnx.tt import TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program, ProgramInput
 
-METHODS: tuple[OnnxMethod, ...] = (DPQ,)
+METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT)
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,9 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     """The ONNX model in memory; packed tables are referenced, not copied."""
     program = lowered.program
     traced = trace(program.module, program.example_inputs, {}, {"inputs": tuple(map(_dims, program.inputs))})
-    model = _translate(program, traced)
-    used = {node.op_type for node in model.graph if node.domain == DOMAIN}
+    model = _translate(lowered, traced)
     for method in METHODS:
-        if method.op_type in used:
-            function = ir.serde.deserialize_function(method.function())
-            model.functions[function.identifier()] = function
+        _attach_bodies(model, method)
     model.opset_imports[DOMAIN] = DOMAIN_VERSION
     model.ir_version = IR_VERSION
     _rename_dimensions(model, program)
@@ -112,12 +112,32 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     return model
 
 
+def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:
+    """Add the functions that the method's nodes need; those of bag and logits call the one of rows."""
+    nodes = [(use, node) for use in method.uses for node in model.graph if _is(node, use)]
+    if not nodes:
+        return
+    counts = sorted({len(node.inputs) - use.num_leading for use, node in nodes})
+    if len(counts) > 1:  # a function has one signature, and all nodes of a type share one
+        raise BadInputError(
+            f"{method.name} tables: got some of {' and some of '.join(map(str, counts))} cores, expected one number "
+            "of cores in a model, since they share one portable body: factorise all tables alike"
+        )
+    for use in dict.fromkeys([method.operator("rows"), *(use for use, _ in nodes)]):
+        function = ir.serde.deserialize_function(use.function(counts[0]))
+        model.functions[function.identifier()] = function
+
+
+def _is(node: ir.Node, operator: OnnxOperator) -> bool:
+    return node.domain == DOMAIN and node.op_type == operator.op_type
+
+
 def _dims(declared: ProgramInput) -> tuple[object, ...]:
     return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in declared.shape)
 
 
-def _translate(program: Program, traced: ExportedProgram) -> ir.Model:
-    table = TRANSLATIONS | {method.operator: method.translation() for method in METHODS}
+def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
+    program, table = lowered.program, TRANSLATIONS | _translations()
     try:
         with _quiet():
             exported = torch.onnx.export(
@@ -127,12 +147,36 @@ def _translate(program: Program, traced: ExportedProgram) -> ir.Model:
                 opset_version=OPSET,
                 custom_translation_table=table,
                 dynamo=True,
+                optimize=False,
                 verbose=False,
             )
+            assert exported is not None  # given with dynamo=True
+            with _tables_as_inputs(exported.model, lowered):
+                exported.optimize()
     except torch.onnx.errors.OnnxExporterError as error:
         raise BadInputError(f"the model cannot be expressed in ONNX: {_reason(error)}") from error
-    assert exported is not None  # given with dynamo=True
     return exported.model
+
+
+@contextlib.contextmanager
+def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None]:
+    """Hide what tables hold from the optimiser: it would read all of it, and merge equal tensors of two tables."""
+    names = {f"{name}.{tensor}" for name, packed in lowered.tables.items() for tensor in packed.tensors()}
+    tensors = [value for name, value in model.graph.initializers.items() if name in names]
+    contents = [value.const_value for value in tensors]
+    for value in tensors:
+        del model.graph.initializers[str(value.name)]
+        value.const_value = None
+        model.graph.inputs.append(value)
+    yield
+    for value, content in zip(tensors, contents, strict=True):
+        model.graph.inputs.remove(value)
+        value.const_value = content
+        model.graph.register_initializer(value)
+
+
+def _translations() -> dict[Any, Callable[..., Any]]:
+    return {method.operators.uses[use.use]: use.translation() for method in METHODS for use in method.uses}
 
 
 @contextlib.contextmanager

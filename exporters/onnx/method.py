@@ -1,15 +1,23 @@
-"""What a compression method tells the ONNX exporter about itself."""
+"""What a compression method tells the ONNX exporter about itself, and the node types that follow from it.
 
-from collections.abc import Callable
+A method describes its tensors, its attributes and the body that computes rows. Each use of a table is a node type
+of its own; the bodies of bag and logits call the node that looks rows up, so they are written once for all methods.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx_ir as ir
 from onnx import parser
 from onnx.defs import OpSchema
-from onnxscript import values
+from onnxscript import opset18, values
 
+from edge_embed.exporters.onnx import bag, logits
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
+from edge_embed.ops.operators import LEADING, TableOperators, Use
 
 
 @dataclass(frozen=True)
@@ -18,44 +26,135 @@ class OnnxMethod:
 
     Attributes:
         name: the word for the method at every stage.
-        operator: the torch operator over packed tensors that becomes the node.
-        op_type: name of the node and of the function that holds its body.
-        inputs: names of the node's inputs: ids first, then the packed tensors.
-        attributes: the node's integer attributes, from the arguments of ``operator`` that follow ids (tensors
-            with a ``shape``, then scalars); ``format_version`` is one of them.
-        attribute_names: their names, in order.
-        body: the function in the textual syntax of ONNX, from the inputs on.
+        prefix: what the names of its nodes begin with.
+        operators: the torch operators over packed tensors that become nodes.
+        tensors: names of the packed tensors among a node's inputs, from how many there are.
+        attribute_names: names of the integer attributes that describe a table, in order.
+        table: the packed tensors and those attributes, from the table's arguments of ``operators`` (tensors with a
+            ``shape``, then scalars); ``format_version`` is one of the attributes.
+        body: rows from ids in the textual syntax of ONNX: the nodes of the function ``(ids, <tensors>) => (rows)``,
+            from the number of tensors.
+        num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
     """
 
     name: str
-    operator: Any
-    op_type: str
-    inputs: tuple[str, ...]
-    attributes: Callable[..., dict[str, int]]
+    prefix: str
+    operators: TableOperators
+    tensors: Callable[[int], tuple[str, ...]]
     attribute_names: tuple[str, ...]
-    body: str
+    table: Callable[..., tuple[Sequence[Any], dict[str, int]]]
+    body: Callable[[int], str]
+    num_rows: str
 
-    def function(self) -> onnx.FunctionProto:
-        """The portable body as a model-local function of the node's own name."""
-        names = ", ".join(self.attribute_names)
-        header = f'<domain: "{DOMAIN}", opset_import: ["": {OPSET}]>\n{self.op_type} <{names}> '
-        return parser.parse_function(header + self.body.strip())
+    def operator(self, use: Use) -> "OnnxOperator":
+        """The node type for a use."""
+        return OnnxOperator(self, use)
+
+    @property
+    def uses(self) -> "list[OnnxOperator]":
+        """All node types; rows first, which the others call."""
+        return [self.operator(use) for use in LEADING]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What a use adds to the table: part of the name, leading inputs, own attributes, and the output's name."""
+
+    suffix: str
+    inputs: tuple[str, ...]
+    attribute_names: tuple[str, ...]
+    output: str
+
+
+_FORMS: Mapping[Use, _Form] = {
+    "rows": _Form("Embedding", ("ids",), (), "rows"),
+    "bag": _Form("EmbeddingBag", ("ids", "offsets", "sample_weights"), ("mode", "weighted"), "bags"),
+    "logits": _Form("Logits", ("hidden",), (), "logits"),
+}
+
+_INDICES = ["tensor(int32)", "tensor(int64)"]
+_STORED = [f"tensor({kind})" for kind in ("float", "float16", "int8", "uint8", "uint16", "uint32", "int32")]
+
+
+@dataclass(frozen=True)
+class OnnxOperator:
+    """One use of a method as a node type."""
+
+    method: OnnxMethod
+    use: Use
+
+    @property
+    def op_type(self) -> str:
+        """Name of the node, and of the function that holds its body."""
+        return self.method.prefix + _FORMS[self.use].suffix
+
+    @property
+    def num_leading(self) -> int:
+        """Inputs before the packed tensors."""
+        return len(_FORMS[self.use].inputs)
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the node's attributes, in order."""
+        return self.method.attribute_names + _FORMS[self.use].attribute_names
+
+    def attributes(self, *arguments: Any) -> dict[str, int]:
+        """The node's attributes, from all arguments of the torch operator."""
+        leading = len(LEADING[self.use])
+        _, table = self.method.table(*arguments[leading:])
+        return table | (bag.attributes(*arguments[:leading]) if self.use == "bag" else {})
+
+    def function(self, count: int) -> onnx.FunctionProto:
+        """The portable body as a model-local function of the node's own name, for ``count`` packed tensors."""
+        form, tensors = _FORMS[self.use], self.method.tensors(count)
+        imports = f'"": {OPSET}' + ("" if self.use == "rows" else f', "{DOMAIN}": {DOMAIN_VERSION}')
+        header = f'<domain: "{DOMAIN}", opset_import: [{imports}]>\n{self.op_type} <{", ".join(self.attribute_names)}> '
+        signature = f"({', '.join((*form.inputs, *tensors))}) => ({form.output})"
+        return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count).strip()}\n}}")
+
+    def _body(self, count: int) -> str:
+        if self.use == "rows":
+            return self.method.body(count)
+        forwarded = ", ".join(f"{name}: int = @{name}" for name in self.method.attribute_names)
+        rows = f"{DOMAIN}.{self.method.operator('rows').op_type} <{forwarded}>"
+        tensors = self.method.tensors(count)
+        if self.use == "bag":
+            return bag.body(rows, tensors)
+        return logits.body(rows, tensors, self.method.num_rows)
 
     def translation(self) -> Callable[..., Any]:
-        """Translates a call of ``operator`` to the node, for ``torch.onnx.export``."""
-        kinds = {"ids": ["tensor(int32)", "tensor(int64)"]}
-        formal = OpSchema.FormalParameter
+        """Translates a call of the torch operator to the node, for ``torch.onnx.export``."""
+
+        def translate(*arguments: Any) -> Any:
+            leading = len(LEADING[self.use])
+            tensors, _ = self.method.table(*arguments[leading:])
+            inputs = list(arguments[: self.num_leading])
+            if self.use == "bag" and inputs[2] is None:
+                inputs[2] = _no_weights(tensors[-1])
+            return self._node(len(tensors))(*inputs, *tensors, **self.attributes(*arguments))
+
+        return translate
+
+    def _node(self, count: int) -> values.Op:
+        form, formal = _FORMS[self.use], OpSchema.FormalParameter
+        kinds = {"ids": _INDICES, "offsets": ["tensor(int64)"]}
+        inputs = (*form.inputs, *self.method.tensors(count))
         schema = OpSchema(
             self.op_type,
             DOMAIN,
             DOMAIN_VERSION,
-            inputs=[formal(name, f"T_{name}") for name in self.inputs],
-            outputs=[formal("rows", "tensor(float)")],
+            inputs=[formal(name, f"T_{name}") for name in inputs],
+            outputs=[formal(form.output, "T_out")],
             type_constraints=[
-                (f"T_{name}", kinds.get(name, ["tensor(uint8)", "tensor(float)"]), "") for name in self.inputs
+                *((f"T_{name}", kinds.get(name, _STORED), "") for name in inputs),
+                ("T_out", ["tensor(float)", "tensor(float16)"], ""),
             ],
             attributes=[OpSchema.Attribute(name, OpSchema.AttrType.INT, "") for name in self.attribute_names],
         )
-        node = values.Op(values.Opset(DOMAIN, DOMAIN_VERSION), self.op_type, schema)
-        count = len(self.inputs)
-        return lambda *arguments: node(*arguments[:count], **self.attributes(*arguments[1:]))
+        return values.Op(values.Opset(DOMAIN, DOMAIN_VERSION), self.op_type, schema)
+
+
+def _no_weights(like: Any) -> Any:
+    """An empty tensor in the float type of the table, whose last packed tensor has it."""
+    kind = np.float16 if like.dtype == ir.DataType.FLOAT16 else np.float32
+    return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, kind)))

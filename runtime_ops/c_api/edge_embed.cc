@@ -1,47 +1,206 @@
 #include "c_api/edge_embed.h"
 
+#include "kernels/ant/ant.h"
 #include "kernels/dpq/dpq.h"
+#include "kernels/tt/tt.h"
 
 namespace {
 
+using edge_embed::Bags;
+using edge_embed::Ids;
+using edge_embed::Output;
+using edge_embed::ScratchDoubles;
+using edge_embed::Size;
+
+namespace ant = edge_embed::ant;
 namespace dpq = edge_embed::dpq;
+namespace tt = edge_embed::tt;
+
+// A number that is no ee_type stays one: Validate refuses it.
+ee_type ToType(int32_t type) {
+  return type >= EE_FLOAT32 && type <= EE_INT64 ? static_cast<ee_type>(type) : EE_INT64;
+}
+
+const unsigned char* ToBytes(const void* data) { return static_cast<const unsigned char*>(data); }
 
 dpq::Table ToTable(const ee_dpq_table& c) {
   dpq::Table table{};
   table.codes = c.codes;
   table.codes_bytes = c.codes_bytes;
-  table.values = static_cast<const unsigned char*>(c.values);
+  table.values = ToBytes(c.values);
   table.values_bytes = c.values_bytes;
   table.num_embeddings = c.num_embeddings;
   table.num_codes = c.num_codes;
   table.num_groups = c.num_groups;
   table.group_width = c.group_width;
   table.padding_idx = c.padding_idx;
+  table.value_type = ToType(c.value_type);
   table.bits = c.bits;
   table.shared = c.shared != 0;
   return table;
 }
 
-template <typename Id>
-ee_status GatherF32(const ee_dpq_table* c_table, const Id* ids, int64_t num_ids, float* rows,
-                    size_t rows_bytes, int64_t* bad_position) {
+ant::Table ToTable(const ee_ant_table& c) {
+  ant::Table table{};
+  table.row_offsets = ToBytes(c.row_offsets);
+  table.row_offsets_bytes = c.row_offsets_bytes;
+  table.anchor_ids = ToBytes(c.anchor_ids);
+  table.anchor_ids_bytes = c.anchor_ids_bytes;
+  table.weights = ToBytes(c.weights);
+  table.weights_bytes = c.weights_bytes;
+  table.anchors = ToBytes(c.anchors);
+  table.anchors_bytes = c.anchors_bytes;
+  table.num_embeddings = c.num_embeddings;
+  table.num_weights = c.num_weights;
+  table.num_anchors = c.num_anchors;
+  table.embedding_dim = c.embedding_dim;
+  table.padding_idx = c.padding_idx;
+  table.anchor_id_type = ToType(c.anchor_id_type);
+  table.weight_type = ToType(c.weight_type);
+  table.anchor_type = ToType(c.anchor_type);
+  table.weight_scale = c.weight_scale;
+  return table;
+}
+
+tt::Table ToTable(const ee_tt_table& c) {
+  static_assert(EE_MAX_CORES == tt::kMaxCores, "one number, in C and in C++");
+  tt::Table table{};
+  for (size_t k = 0; k < EE_MAX_CORES; ++k) {
+    const ee_tt_core& core = c.cores[k];
+    table.cores[k] = {ToBytes(core.data), core.bytes, core.rows, core.rank_in, core.columns, core.rank_out};
+  }
+  table.num_cores = c.num_cores;
+  table.num_embeddings = c.num_embeddings;
+  table.padding_idx = c.padding_idx;
+  table.core_type = ToType(c.core_type);
+  return table;
+}
+
+ee_type IdType(const int32_t*) { return EE_INT32; }
+ee_type IdType(const int64_t*) { return EE_INT64; }
+
+// A buffer of the caller's.
+struct Buffer {
+  void* data;
+  size_t bytes;
+};
+
+template <class CTable>
+ee_status ScratchBytes(const CTable* c_table, size_t* bytes) {
+  if (c_table == nullptr || bytes == nullptr) return EE_NULL_POINTER;
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid != EE_OK) return valid;
+  uint64_t all;
+  if (!(ScratchDoubles(table) * sizeof(double)).Get(&all)) return EE_SIZE_OVERFLOW;
+  *bytes = static_cast<size_t>(all);
+  return EE_OK;
+}
+
+// EE_OK where rows of the output and the scratch fit.
+template <class Table>
+ee_status CheckBuffers(const Table& table, Size rows, Size columns, const Buffer& output,
+                       const Buffer& scratch) {
+  size_t needed;
+  if (!edge_embed::OutputBytes(rows, columns, EE_FLOAT32, &needed)) return EE_SIZE_OVERFLOW;
+  if (output.bytes < needed) return EE_SHORT_OUTPUT;
+  uint64_t scratch_bytes;
+  if (!(ScratchDoubles(table) * sizeof(double)).Get(&scratch_bytes)) return EE_SIZE_OVERFLOW;
+  if (scratch.bytes < scratch_bytes) return EE_SHORT_SCRATCH;
+  return scratch.data == nullptr ? EE_NULL_POINTER : EE_OK;
+}
+
+bool ReportsPosition(ee_status status) {
+  return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
+         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS;
+}
+
+ee_status Report(ee_status status, size_t bad, int64_t* bad_position) {
+  if (ReportsPosition(status) && bad_position != nullptr) *bad_position = static_cast<int64_t>(bad);
+  return status;
+}
+
+template <class CTable, typename Id>
+ee_status Gather(const CTable* c_table, const Id* ids, int64_t num_ids, const Buffer& rows,
+                 const Buffer& scratch, int64_t* bad_position) {
   if (bad_position != nullptr) *bad_position = -1;
   if (c_table == nullptr) return EE_NULL_POINTER;
-  const dpq::Table table = ToTable(*c_table);
-  const ee_status valid = dpq::Validate(table);
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
   if (valid != EE_OK) return valid;
   if (num_ids < 0) return EE_BAD_SHAPE;
   if (num_ids == 0) return EE_OK;
-  if (ids == nullptr || rows == nullptr) return EE_NULL_POINTER;
+  if (ids == nullptr || rows.data == nullptr) return EE_NULL_POINTER;
+  const size_t count = static_cast<size_t>(num_ids);
+  const ee_status fits = CheckBuffers(table, count, Columns(table), rows, scratch);
+  if (fits != EE_OK) return fits;
 
-  size_t needed;
-  if (!dpq::OutputBytes(table, static_cast<uint64_t>(num_ids), &needed)) return EE_SIZE_OVERFLOW;
-  if (rows_bytes < needed) return EE_SHORT_OUTPUT;
+  size_t bad = 0;
+  const ee_status status =
+      edge_embed::GatherReference(table, Ids{ids, IdType(ids), count}, 0, count,
+                                  Output{rows.data, EE_FLOAT32}, static_cast<double*>(scratch.data), &bad);
+  return Report(status, bad, bad_position);
+}
 
-  size_t bad;
-  const ee_status status = dpq::GatherF32Reference(table, ids, 0, static_cast<size_t>(num_ids), rows, &bad);
-  if (status == EE_ID_OUT_OF_RANGE && bad_position != nullptr) *bad_position = static_cast<int64_t>(bad);
-  return status;
+// Its kernel writes float32 without any scratch, but checks are the same for all.
+template <typename Id>
+ee_status GatherDpq(const ee_dpq_table* table, const Id* ids, int64_t num_ids, float* rows, size_t rows_bytes,
+                    int64_t* bad_position) {
+  double unused;
+  return Gather(table, ids, num_ids, Buffer{rows, rows_bytes}, Buffer{&unused, SIZE_MAX}, bad_position);
+}
+
+template <class CTable, typename Id>
+ee_status Bag(const CTable* c_table, const Id* ids, int64_t num_ids, const ee_bags* c_bags, const Buffer& out,
+              const Buffer& scratch, int64_t* bad_position) {
+  if (bad_position != nullptr) *bad_position = -1;
+  if (c_table == nullptr || c_bags == nullptr) return EE_NULL_POINTER;
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid != EE_OK) return valid;
+  if (num_ids < 0 || c_bags->num_bags < 0) return EE_BAD_SHAPE;
+  const size_t count = static_cast<size_t>(num_ids), bag_count = static_cast<size_t>(c_bags->num_bags);
+  const bool nothing_to_write = bag_count == 0;
+  if (c_bags->offsets == nullptr || (ids == nullptr && count > 0) ||
+      (out.data == nullptr && !nothing_to_write)) {
+    return EE_NULL_POINTER;
+  }
+
+  const Bags bags{c_bags->offsets, bag_count, c_bags->sample_weights, EE_FLOAT32,
+                  static_cast<edge_embed::BagMode>(c_bags->mode)};
+  size_t bad = 0;
+  const ee_status sound = edge_embed::CheckBags(bags, count, &bad);
+  if (sound != EE_OK) return Report(sound, bad, bad_position);
+  if (nothing_to_write) return EE_OK;
+  const ee_status fits = CheckBuffers(table, bag_count, Columns(table), out, scratch);
+  if (fits != EE_OK) return fits;
+
+  const ee_status status =
+      edge_embed::BagReference(table, Ids{ids, IdType(ids), count}, bags, 0, bag_count,
+                               Output{out.data, EE_FLOAT32}, static_cast<double*>(scratch.data), &bad);
+  return Report(status, bad, bad_position);
+}
+
+template <class CTable>
+ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, const Buffer& logits,
+                 const Buffer& scratch, int64_t* bad_row) {
+  if (bad_row != nullptr) *bad_row = -1;
+  if (c_table == nullptr) return EE_NULL_POINTER;
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid != EE_OK) return valid;
+  if (batch < 0) return EE_BAD_SHAPE;
+  if (batch == 0) return EE_OK;
+  if (hidden == nullptr || logits.data == nullptr) return EE_NULL_POINTER;
+  const size_t count = static_cast<size_t>(batch), rows = static_cast<size_t>(table.num_embeddings);
+  const ee_status fits = CheckBuffers(table, count, rows, logits, scratch);
+  if (fits != EE_OK) return fits;
+
+  size_t bad = 0;
+  const ee_status status =
+      edge_embed::LogitsReference(table, hidden, count, 0, rows, Output{logits.data, EE_FLOAT32},
+                                  static_cast<double*>(scratch.data), &bad);
+  return Report(status, bad, bad_row);
 }
 
 }  // namespace
@@ -52,10 +211,95 @@ const char* ee_status_message(int32_t status) { return edge_embed::StatusMessage
 
 ee_status ee_dpq_gather_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, int64_t* bad_position) {
-  return GatherF32(table, ids, num_ids, rows, rows_bytes, bad_position);
+  return GatherDpq(table, ids, num_ids, rows, rows_bytes, bad_position);
 }
 
 ee_status ee_dpq_gather_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, int64_t* bad_position) {
-  return GatherF32(table, ids, num_ids, rows, rows_bytes, bad_position);
+  return GatherDpq(table, ids, num_ids, rows, rows_bytes, bad_position);
 }
+
+ee_status ee_ant_gather_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids, float* rows,
+                                size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                int64_t* bad_position) {
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_ant_gather_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids, float* rows,
+                                size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                int64_t* bad_position) {
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_tt_gather_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids, float* rows,
+                               size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                               int64_t* bad_position) {
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_tt_gather_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids, float* rows,
+                               size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                               int64_t* bad_position) {
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_dpq_bag_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
+                             const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                             size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_dpq_bag_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids,
+                             const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                             size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_ant_bag_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids,
+                             const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                             size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_ant_bag_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids,
+                             const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                             size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_tt_bag_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids,
+                            const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                            size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_tt_bag_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids,
+                            const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                            size_t scratch_bytes, int64_t* bad_position) {
+  return Bag(table, ids, num_ids, bags, {out, out_bytes}, {scratch, scratch_bytes}, bad_position);
+}
+
+ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch, float* logits,
+                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch, float* logits,
+                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
+                           size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes) {
+  return ScratchBytes(table, bytes);
+}
+
+ee_status ee_ant_scratch_bytes(const ee_ant_table* table, size_t* bytes) {
+  return ScratchBytes(table, bytes);
+}
+
+ee_status ee_tt_scratch_bytes(const ee_tt_table* table, size_t* bytes) { return ScratchBytes(table, bytes); }

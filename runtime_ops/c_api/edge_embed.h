@@ -1,7 +1,11 @@
 /* C ABI of the edge-embed operator library: for ctypes, for tests, for apps without an inference runtime.
  *
  * No function allocates, prints, throws or keeps a pointer; all may be called from several threads at once.
- * A caller compares ee_version() with the version of the package or header that it was built with. */
+ * A caller compares ee_version() with the version of the package or header that it was built with.
+ *
+ * Numbers are little-endian, tables stay the caller's and may lie at any alignment. Every struct is to be
+ * zeroed before its fields are set. Every buffer comes with its length in bytes; a short one is an error, and
+ * then nothing is written. */
 #ifndef EDGE_EMBED_C_API_EDGE_EMBED_H_
 #define EDGE_EMBED_C_API_EDGE_EMBED_H_
 
@@ -9,6 +13,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "kernels/type.h"
 
 #define EE_API __attribute__((visibility("default")))
 
@@ -22,32 +27,140 @@ EE_API const char* ee_version(void);
 /* One English sentence for an ee_status; never null, also for an unknown value. */
 EE_API const char* ee_status_message(int32_t status);
 
-/* A DPQ table in the packed form (kernels/dpq/dpq.h has the formula and the bit layout). The buffers stay the
- * caller's and may lie at any alignment. */
+/* A DPQ table in the packed form (kernels/dpq/dpq.h has the formula and the bit layout). A row has
+ * num_groups * group_width numbers. */
 typedef struct ee_dpq_table {
   const uint8_t* codes;   /* uint8 [num_embeddings, ceil(num_groups * bits / 8)] */
   size_t codes_bytes;     /* readable bytes at codes; too few is EE_SHORT_CODES */
-  const void* values;     /* little-endian float32 [shared ? 1 : num_groups, num_codes, group_width] */
+  const void* values;     /* [shared ? 1 : num_groups, num_codes, group_width] */
   size_t values_bytes;    /* readable bytes at values; too few is EE_SHORT_VALUES */
   int64_t num_embeddings; /* rows, at least 1 */
   int64_t num_codes;      /* codes per group, 2 .. 65536 */
   int64_t num_groups;     /* groups of a row, at least 1 */
-  int64_t group_width;    /* float32 values of a group, at least 1 */
+  int64_t group_width;    /* values of a group, at least 1 */
   int64_t padding_idx;    /* this row comes out as exactly +0.0; -1: none */
   int32_t bits;           /* ceil(log2(num_codes)) */
   int32_t shared;         /* not 0: every group uses the same values */
+  int32_t value_type;     /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_dpq_table;
 
-/* rows[i, :] = row ids[i] of the table, float32 [num_ids, num_groups * group_width], bit-exact.
+/* An ANT table in the packed form (kernels/ant/ant.h has the formula). A row has embedding_dim numbers. What
+ * row_offsets and anchor_ids hold is checked for every row that is used. */
+typedef struct ee_ant_table {
+  const void* row_offsets;  /* int32 [num_embeddings + 1] */
+  size_t row_offsets_bytes; /* readable bytes there; too few is EE_SHORT_ROW_OFFSETS */
+  const void* anchor_ids;   /* [num_weights]; may be null where num_weights is 0 */
+  size_t anchor_ids_bytes;  /* readable bytes there; too few is EE_SHORT_ANCHOR_IDS */
+  const void* weights;      /* [num_weights]; may be null where num_weights is 0 */
+  size_t weights_bytes;     /* readable bytes there; too few is EE_SHORT_WEIGHTS */
+  const void* anchors;      /* [num_anchors, embedding_dim] */
+  size_t anchors_bytes;     /* readable bytes there; too few is EE_SHORT_ANCHORS */
+  int64_t num_embeddings;   /* rows, at least 1 */
+  int64_t num_weights;      /* weights of all rows together */
+  int64_t num_anchors;      /* at least 1 */
+  int64_t embedding_dim;    /* at least 1 */
+  int64_t padding_idx;      /* this row comes out as exactly +0.0; -1: none */
+  float weight_scale;       /* every weight is multiplied by it; 1 unless the weights are int8 */
+  int32_t anchor_id_type;   /* an ee_type: EE_UINT8, EE_UINT16 or EE_UINT32 */
+  int32_t weight_type;      /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
+  int32_t anchor_type;      /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
+} ee_ant_table;
+
+/* One core of a TT or TR table, in C order. */
+typedef struct ee_tt_core {
+  const void* data; /* [rows, rank_in, columns, rank_out] */
+  size_t bytes;     /* readable bytes there; too few is EE_SHORT_CORE */
+  int64_t rows;
+  int64_t rank_in; /* rank_out of the core before; of the first one, that of the last */
+  int64_t columns;
+  int64_t rank_out;
+} ee_tt_core;
+
+#define EE_MAX_CORES 6
+
+/* A TT or TR table in the packed form (kernels/tt/tt.h has the formula). A row has as many numbers as the
+ * product of the cores' columns. */
+typedef struct ee_tt_table {
+  ee_tt_core cores[EE_MAX_CORES]; /* the first num_cores count */
+  int64_t num_cores;              /* 2 .. EE_MAX_CORES */
+  int64_t num_embeddings;         /* rows, at least 1 and at most the product of the cores' rows */
+  int64_t padding_idx;            /* this row comes out as exactly +0.0; -1: none */
+  int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
+} ee_tt_table;
+
+/* Bag b has the ids offsets[b] .. offsets[b+1]-1. Ids equal to padding_idx are skipped: they count neither in
+ * a mean nor for a maximum. A bag of nothing is zero. */
+typedef struct ee_bags {
+  const int64_t* offsets;      /* [num_bags + 1]: begin with 0, never decrease, end with num_ids */
+  int64_t num_bags;            /* at least 0 */
+  const float* sample_weights; /* [num_ids], with mode 0 only; null: all are 1 */
+  int32_t mode;                /* 0 sum, 1 mean, 2 maximum */
+} ee_bags;
+
+/* How much scratch the functions below need for this table, aligned for double; one buffer for each thread
+ * that calls. DPQ's gather needs none. */
+EE_API ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes);
+EE_API ee_status ee_ant_scratch_bytes(const ee_ant_table* table, size_t* bytes);
+EE_API ee_status ee_tt_scratch_bytes(const ee_tt_table* table, size_t* bytes);
+
+/* rows[i, :] = row ids[i] of the table, float32 [num_ids, columns]; of DPQ bit-exact, else summed in float64
+ * and rounded once.
  *
- * num_ids may be 0 (ids and rows may then be null). rows_bytes is the size of the output buffer; rows must be
- * aligned for float. On EE_ID_OUT_OF_RANGE, *bad_position (where not null) is the index in ids of the first
- * bad id, and only the rows before it are written; in every other case *bad_position is -1, and on every
- * other error nothing is written. */
+ * num_ids may be 0 (ids and rows may then be null). On EE_ID_OUT_OF_RANGE, and for a row that is damaged
+ * (EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID), *bad_position (where not null) is the index in ids of
+ * the first bad id, and only the rows before it are written; in every other case *bad_position is -1. */
 EE_API ee_status ee_dpq_gather_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
                                        float* rows, size_t rows_bytes, int64_t* bad_position);
 EE_API ee_status ee_dpq_gather_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids,
                                        float* rows, size_t rows_bytes, int64_t* bad_position);
+EE_API ee_status ee_ant_gather_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids,
+                                       float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                       int64_t* bad_position);
+EE_API ee_status ee_ant_gather_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids,
+                                       float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                       int64_t* bad_position);
+EE_API ee_status ee_tt_gather_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids,
+                                      float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                      int64_t* bad_position);
+EE_API ee_status ee_tt_gather_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids,
+                                      float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
+                                      int64_t* bad_position);
+
+/* out[b, :] = bag b, float32 [num_bags, columns].
+ *
+ * As for gather, except that on a bad id out holds the bags before that id's. On EE_BAD_OFFSETS *bad_position
+ * is the index of the first offset that is wrong, and nothing is written. */
+EE_API ee_status ee_dpq_bag_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
+                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                    size_t scratch_bytes, int64_t* bad_position);
+EE_API ee_status ee_dpq_bag_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids,
+                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                    size_t scratch_bytes, int64_t* bad_position);
+EE_API ee_status ee_ant_bag_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids,
+                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                    size_t scratch_bytes, int64_t* bad_position);
+EE_API ee_status ee_ant_bag_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids,
+                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                    size_t scratch_bytes, int64_t* bad_position);
+EE_API ee_status ee_tt_bag_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids,
+                                   const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                   size_t scratch_bytes, int64_t* bad_position);
+EE_API ee_status ee_tt_bag_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids,
+                                   const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
+                                   size_t scratch_bytes, int64_t* bad_position);
+
+/* logits[b, i] = sum over c of hidden[b, c] * row i of the table [c], float32 [batch, num_embeddings].
+ *
+ * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
+ * its index, and only the columns of logits before it are written; in every other case *bad_row is -1. */
+EE_API ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch,
+                                   float* logits, size_t logits_bytes, void* scratch, size_t scratch_bytes,
+                                   int64_t* bad_row);
+EE_API ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch,
+                                   float* logits, size_t logits_bytes, void* scratch, size_t scratch_bytes,
+                                   int64_t* bad_row);
+EE_API ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
+                                  size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,13 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/status.cc kernels/dpq/validate.cc kernels/dpq/reference.cc)
+set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/use.cc kernels/vector.cc)
 set(EDGE_EMBED_C_API_SOURCES c_api/edge_embed.cc)
-set(EDGE_EMBED_ORT_SOURCES ort/dpq_embedding.cc ort/dpq_table.cc ort/message.cc ort/node.cc ort/register.cc)
+set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/register.cc ort/result.cc)
+foreach(method IN ITEMS ant dpq tt)
+  list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/${method}/reference.cc kernels/${method}/validate.cc)
+  list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
+endforeach()
 foreach(list IN ITEMS KERNEL C_API ORT)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()

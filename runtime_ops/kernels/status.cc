@@ -9,7 +9,7 @@ const char* StatusMessage(int status) {
     case EE_NULL_POINTER:
       return "a pointer is null although there is something to read or write there";
     case EE_BAD_SHAPE:
-      return "num_embeddings, num_groups and group_width must be at least 1, the number of ids at least 0";
+      return "every size of a table must be at least 1, the number of ids at least 0";
     case EE_BAD_NUM_CODES:
       return "num_codes must lie between 2 and 65536";
     case EE_BAD_BITS:
@@ -21,11 +21,43 @@ const char* StatusMessage(int status) {
     case EE_SHORT_CODES:
       return "the code buffer is shorter than num_embeddings rows of ceil(num_groups * bits / 8) bytes";
     case EE_SHORT_VALUES:
-      return "the value buffer is shorter than its groups * num_codes * group_width float32 values";
+      return "the value buffer is shorter than its groups * num_codes * group_width values";
     case EE_SHORT_OUTPUT:
-      return "the output buffer is shorter than the number of ids * num_groups * group_width float32 values";
+      return "the output buffer is shorter than what is to be written there";
     case EE_ID_OUT_OF_RANGE:
       return "an id is negative or not below num_embeddings";
+    case EE_BAD_TYPE:
+      return "an element type is not one of those that its tensor may have";
+    case EE_SHORT_SCRATCH:
+      return "the scratch buffer is shorter than the table's scratch size";
+    case EE_SHORT_ROW_OFFSETS:
+      return "the buffer of row_offsets is shorter than num_embeddings + 1 int32 numbers";
+    case EE_SHORT_ANCHOR_IDS:
+      return "the buffer of anchor_ids is shorter than num_weights numbers";
+    case EE_SHORT_WEIGHTS:
+      return "the buffer of weights is shorter than num_weights numbers";
+    case EE_SHORT_ANCHORS:
+      return "the buffer of anchors is shorter than num_anchors * embedding_dim numbers";
+    case EE_BAD_ROW_OFFSETS:
+      return "the row_offsets around a row are negative, decrease, or lie beyond the number of weights";
+    case EE_LONG_ROW:
+      return "a row has more weights than there are anchors";
+    case EE_BAD_ANCHOR_ID:
+      return "an anchor id of a row is not below num_anchors";
+    case EE_BAD_NUM_CORES:
+      return "a table must have from 2 to 6 cores";
+    case EE_BAD_RANKS:
+      return "the last size of a core must be the second of the next one, that of the last core the second "
+             "of "
+             "the first";
+    case EE_SHORT_CORE:
+      return "the buffer of a core is shorter than the product of its sizes";
+    case EE_FEW_CORE_ROWS:
+      return "the first sizes of the cores multiply to fewer than num_embeddings rows";
+    case EE_BAD_MODE:
+      return "mode must be 0 (sum), 1 (mean) or 2 (max), and sample weights need mode 0";
+    case EE_BAD_OFFSETS:
+      return "offsets must begin with 0, never decrease, and end with the number of ids";
     default:
       return "unknown status: the caller and this library are of different versions";
   }

@@ -18,13 +18,30 @@ typedef enum ee_status {
   EE_SHORT_CODES = 7,
   EE_SHORT_VALUES = 8,
   EE_SHORT_OUTPUT = 9,
-  EE_ID_OUT_OF_RANGE = 10
+  EE_ID_OUT_OF_RANGE = 10,
+  EE_BAD_TYPE = 11,
+  EE_SHORT_SCRATCH = 12,
+  EE_SHORT_ROW_OFFSETS = 13,
+  EE_SHORT_ANCHOR_IDS = 14,
+  EE_SHORT_WEIGHTS = 15,
+  EE_SHORT_ANCHORS = 16,
+  EE_BAD_ROW_OFFSETS = 17,
+  EE_LONG_ROW = 18,
+  EE_BAD_ANCHOR_ID = 19,
+  EE_BAD_NUM_CORES = 20,
+  EE_BAD_RANKS = 21,
+  EE_SHORT_CORE = 22,
+  EE_FEW_CORE_ROWS = 23,
+  EE_BAD_MODE = 24,
+  EE_BAD_OFFSETS = 25
 } ee_status;
 
 #ifdef __cplusplus
 }  // extern "C"
 
 namespace edge_embed {
+
+constexpr int kLastStatus = EE_BAD_OFFSETS;
 
 // One sentence without a final stop, never null: also for a value that is not in the enum.
 const char* StatusMessage(int status);

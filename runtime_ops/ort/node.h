@@ -5,6 +5,7 @@
 
 #include <onnxruntime_c_api.h>
 
+#include "kernels/use.h"
 #include "ort/message.h"
 
 namespace edge_embed::ort {
@@ -16,28 +17,59 @@ constexpr uint32_t kOrtApiVersion = 17;
 constexpr const char* kDomain = "edge_embed";
 constexpr int64_t kFormatVersion = 1;
 constexpr size_t kMaxRank = 32;
+constexpr const char* kDamaged =
+    ": the file is damaged or was not made by edge-embed, export the model again";
+
+// Who is speaking, for error texts.
+struct Node {
+  const OrtApi* api;
+  const char* op;
+};
+
+// Types that an input may have, one bit each.
+using TypeSet = uint32_t;
+constexpr TypeSet Only(ee_type type) { return TypeSet{1} << type; }
+constexpr TypeSet kFloats = Only(EE_FLOAT32) | Only(EE_FLOAT16);
+constexpr TypeSet kIdTypes = Only(EE_INT32) | Only(EE_INT64);
+
+struct InputSpec {
+  const char* name;
+  TypeSet types;
+};
 
 // One tensor where the runtime keeps it: `data` is never copied and may be misaligned.
 struct Tensor {
   const void* data;
+  ee_type type;
   size_t count;
   size_t rank;
   int64_t dims[kMaxRank];
 };
 
-OrtStatus* Fail(const OrtApi& api, const Message& message);
+// "edge_embed.<op>: ", the beginning of every error text.
+Message Begin(const Node& node);
+
+OrtStatus* Fail(const Node& node, const Message& message);
+
+// Refuses a node whose input has another type than the kernel reads, when the session is made.
+OrtStatus* CheckInputType(const Node& node, const OrtKernelInfo* info, size_t index, const InputSpec& spec);
 
 // `name` is what the error text calls the tensor.
-OrtStatus* ReadTensor(const OrtApi& api, const OrtValue* value, const char* name, Tensor* tensor);
+OrtStatus* ReadTensor(const Node& node, const OrtValue* value, const char* name, Tensor* tensor);
 
-OrtStatus* ReadInput(const OrtApi& api, const OrtKernelContext* context, size_t index, const char* name,
+OrtStatus* ReadInput(const Node& node, const OrtKernelContext* context, size_t index, const char* name,
                      Tensor* tensor);
 
-OrtStatus* ReadInt(const OrtApi& api, const OrtKernelInfo* info, const char* op, const char* attribute,
-                   int64_t* value);
+// Output 0, allocated by the runtime.
+OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, const int64_t* dims, size_t rank,
+                      ee_type type, Output* output);
+
+OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
 
 // Refuses a node that was written for another version of the packed form.
-OrtStatus* CheckFormatVersion(const OrtApi& api, const OrtKernelInfo* info, const char* op);
+OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info);
+
+ONNXTensorElementDataType OnnxType(ee_type type);
 
 // Writes "[3, 4]".
 Message& operator<<(Message& message, const Tensor& tensor);

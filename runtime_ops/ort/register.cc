@@ -1,8 +1,8 @@
 // Entry points that ONNX Runtime calls when the library is registered with its session options.
 #include <onnxruntime_c_api.h>
 
-#include "ort/dpq_embedding.h"
 #include "ort/message.h"
+#include "ort/methods.h"
 #include "ort/node.h"
 
 #define EE_ORT_EXPORT extern "C" __attribute__((visibility("default")))
@@ -10,8 +10,7 @@
 namespace edge_embed::ort {
 namespace {
 
-// Add an operator: one line here, one file beside dpq_embedding.cc.
-constexpr const OrtCustomOp* kOps[] = {&kDpqEmbeddingInt32, &kDpqEmbeddingInt64};
+constexpr const OrtCustomOp* const* kMethods[] = {kAntOps, kDpqOps, kTtOps};
 
 OrtStatus* FailOldRuntime(const OrtApiBase& base) {
   const OrtApi* oldest = base.GetApi(1);
@@ -23,8 +22,10 @@ OrtStatus* FailOldRuntime(const OrtApiBase& base) {
 }
 
 OrtStatus* AddOps(const OrtApi& api, OrtCustomOpDomain* domain) {
-  for (const OrtCustomOp* op : kOps) {
-    if (OrtStatus* status = api.CustomOpDomain_Add(domain, op)) return status;
+  for (const OrtCustomOp* const* ops : kMethods) {
+    for (size_t i = 0; i < kOpsOfMethod; ++i) {
+      if (OrtStatus* status = api.CustomOpDomain_Add(domain, ops[i])) return status;
+    }
   }
   return nullptr;
 }

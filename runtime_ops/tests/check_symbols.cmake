@@ -1,7 +1,12 @@
 # What a built library exports, and for a freestanding one that it needs nothing from anywhere.
 # Usage: cmake -DREADELF=... -DLIBRARY=... -DFREESTANDING=ON|OFF -P check_symbols.cmake
-set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_dpq_gather_f32_i32 ee_dpq_gather_f32_i64
-             ee_status_message ee_version)
+set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_status_message ee_version)
+foreach(method IN ITEMS ant dpq tt)
+  foreach(name IN ITEMS bag_f32_i32 bag_f32_i64 gather_f32_i32 gather_f32_i64 logits_f32 scratch_bytes)
+    list(APPEND expected ee_${method}_${name})
+  endforeach()
+endforeach()
+list(SORT expected)
 
 execute_process(COMMAND "${READELF}" --dyn-syms --wide "${LIBRARY}" OUTPUT_VARIABLE symbols
                 COMMAND_ERROR_IS_FATAL ANY)

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/dpq/dpq.h"
-#include "tests/guarded_buffer.h"
+#include "tests/call.h"
 
 namespace edge_embed::testing {
 
@@ -20,17 +20,19 @@ struct DpqShape {
   int64_t groups;
   int64_t width;
   bool shared = false;
-  int64_t padding_idx = dpq::kNoPadding;
+  int64_t padding_idx = kNoPadding;
   // Bytes by which codes and values are moved away from the end page: sets their alignment.
   size_t misalign = 0;
   bool hostile = false;  // codes up to 2^bits - 1, beyond num_codes
+  ee_type type = EE_FLOAT32;
 };
 
 inline std::string Describe(const DpqShape& s) {
   return "rows=" + std::to_string(s.rows) + " num_codes=" + std::to_string(s.num_codes) +
          " groups=" + std::to_string(s.groups) + " width=" + std::to_string(s.width) +
          " shared=" + std::to_string(s.shared) + " padding=" + std::to_string(s.padding_idx) +
-         " misalign=" + std::to_string(s.misalign) + " hostile=" + std::to_string(s.hostile);
+         " misalign=" + std::to_string(s.misalign) + " hostile=" + std::to_string(s.hostile) +
+         " type=" + std::to_string(s.type);
 }
 
 inline int BitsOf(int64_t num_codes) {
@@ -46,26 +48,24 @@ class DpqCase {
         bits_(BitsOf(shape.num_codes)),
         random_(seed),
         codes_(MakeCodes()),
-        values_(MakeValues()),
-        packed_(Pack()),
-        code_buffer_(packed_.size() + shape.misalign),
-        value_buffer_(values_.size() * sizeof(float) + shape.misalign) {
+        values_(MakeValues(), shape.type),
+        code_buffer_(Pack(), shape.misalign),
+        value_buffer_(values_.bytes(), shape.misalign) {
     Context() = Describe(shape);
-    std::memcpy(code_buffer_.data(), packed_.data(), packed_.size());
-    std::memcpy(value_buffer_.data(), values_.data(), values_.size() * sizeof(float));
   }
 
   dpq::Table table() const {
     dpq::Table table{};
     table.codes = code_buffer_.data();
-    table.codes_bytes = packed_.size();
+    table.codes_bytes = code_buffer_.size();
     table.values = value_buffer_.data();
-    table.values_bytes = values_.size() * sizeof(float);
+    table.values_bytes = value_buffer_.size();
     table.num_embeddings = shape_.rows;
     table.num_codes = shape_.num_codes;
     table.num_groups = shape_.groups;
     table.group_width = shape_.width;
     table.padding_idx = shape_.padding_idx;
+    table.value_type = shape_.type;
     table.bits = bits_;
     table.shared = shape_.shared;
     return table;
@@ -73,18 +73,29 @@ class DpqCase {
 
   size_t dim() const { return static_cast<size_t>(shape_.groups * shape_.width); }
 
-  std::vector<float> ExpectedRow(int64_t id) const {
-    std::vector<float> row(dim(), 0.0F);
+  size_t columns() const { return dim(); }
+  int64_t rows() const { return shape_.rows; }
+
+  std::vector<double> Row(int64_t id, bool absolute = false) const {
+    std::vector<double> row(dim());
     if (id == shape_.padding_idx) return row;
     for (int64_t group = 0; group < shape_.groups; ++group) {
       int64_t code = codes_[static_cast<size_t>(id * shape_.groups + group)];
       if (code >= shape_.num_codes) code = shape_.num_codes - 1;
       const int64_t book = shape_.shared ? 0 : group;
       for (int64_t k = 0; k < shape_.width; ++k) {
-        row[static_cast<size_t>(group * shape_.width + k)] =
-            values_[static_cast<size_t>((book * shape_.num_codes + code) * shape_.width + k)];
+        const double value =
+            values_.values()[static_cast<size_t>((book * shape_.num_codes + code) * shape_.width + k)];
+        row[static_cast<size_t>(group * shape_.width + k)] = absolute ? std::fabs(value) : value;
       }
     }
+    return row;
+  }
+
+  // Exact: every value is a float.
+  std::vector<float> ExpectedRow(int64_t id) const {
+    std::vector<float> row;
+    for (const double value : Row(id)) row.push_back(static_cast<float>(value));
     return row;
   }
 
@@ -99,11 +110,11 @@ class DpqCase {
     return codes;
   }
 
-  std::vector<float> MakeValues() {
+  std::vector<double> MakeValues() {
     const int64_t books = shape_.shared ? 1 : shape_.groups;
-    std::normal_distribution<float> draw;
-    std::vector<float> values(static_cast<size_t>(books * shape_.num_codes * shape_.width));
-    for (float& value : values) value = draw(random_);
+    std::normal_distribution<double> draw;
+    std::vector<double> values(static_cast<size_t>(books * shape_.num_codes * shape_.width));
+    for (double& value : values) value = draw(random_);
     return values;
   }
 
@@ -126,10 +137,9 @@ class DpqCase {
   int bits_;
   std::mt19937 random_;
   std::vector<int64_t> codes_;
-  std::vector<float> values_;
-  std::vector<unsigned char> packed_;
-  GuardedBuffer code_buffer_;
-  GuardedBuffer value_buffer_;
+  Encoded values_;
+  Placed code_buffer_;
+  Placed value_buffer_;
 };
 
 }  // namespace edge_embed::testing

@@ -1,5 +1,5 @@
 // Runs the fuzz target without libFuzzer: on the files given, else on random inputs, the same in every run.
-// Usage: fuzz_dpq [FILE...]        or: fuzz_dpq --iterations N
+// Usage: fuzz_x [FILE...]        or: fuzz_x --iterations N
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // The reference kernel gives exactly the rows of the definition, for every size around a vector's width.
 #include "tests/dpq_case.h"
+#include "tests/use_checks.h"
 
 namespace edge_embed::testing {
 namespace {
@@ -11,32 +12,32 @@ bool SameBits(const float* got, const std::vector<float>& expected) {
 }
 
 template <typename Id>
-void CheckGather(const DpqCase& dpq_case, const std::vector<Id>& ids) {
+void CheckBits(const DpqCase& dpq_case, const std::vector<Id>& ids) {
   const dpq::Table table = dpq_case.table();
   CHECK(dpq::Validate(table) == EE_OK);
   const GuardedBuffer output(ids.size() * dpq_case.dim() * sizeof(float));
   float* rows = reinterpret_cast<float*>(output.data());
   size_t bad = 12345;
-  CHECK(dpq::GatherF32Reference(table, ids.data(), 0, ids.size(), rows, &bad) == EE_OK);
+  CHECK(GatherReference(table, ToIds(ids), 0, ids.size(), Output{rows, EE_FLOAT32}, nullptr, &bad) == EE_OK);
   CHECK(bad == 12345);
   for (size_t i = 0; i < ids.size(); ++i) {
     CHECK(SameBits(rows + i * dpq_case.dim(), dpq_case.ExpectedRow(ids[i])));
   }
 }
 
-void CheckAllRows(const DpqShape& shape) {
+void CheckShape(const DpqShape& shape) {
   const DpqCase dpq_case(shape);
   std::vector<int64_t> ids;
   for (int64_t id = shape.rows; id-- > 0;) ids.push_back(id);
-  CheckGather(dpq_case, ids);
-  CheckGather(dpq_case, std::vector<int32_t>(ids.begin(), ids.end()));
+  CheckBits(dpq_case, ids);
+  CheckBits(dpq_case, std::vector<int32_t>(ids.begin(), ids.end()));
 }
 
 void TestGroupsAndWidths() {
   for (const int64_t groups : kLaneSizes) {
     for (const int64_t width : kLaneSizes) {
-      CheckAllRows({3, 16, groups, width});
-      CheckAllRows({2, 11, groups, width, true});
+      CheckShape({3, 16, groups, width});
+      CheckShape({2, 11, groups, width, true});
     }
   }
 }
@@ -47,8 +48,8 @@ void TestEveryBitWidth() {
     for (const int64_t num_codes : {full, full - 1, full / 2 + 1}) {
       if (BitsOf(num_codes) != bits) continue;
       for (const int64_t groups : {1, 2, 3, 5, 7, 8, 9, 17}) {
-        CheckAllRows({5, num_codes, groups, 1});
-        CheckAllRows({5, num_codes, groups, 3, true});
+        CheckShape({5, num_codes, groups, 1});
+        CheckShape({5, num_codes, groups, 3, true});
       }
     }
   }
@@ -56,8 +57,8 @@ void TestEveryBitWidth() {
 
 void TestAnyAlignment() {
   for (size_t misalign = 0; misalign < 8; ++misalign) {
-    CheckAllRows({9, 16, 8, 4, false, dpq::kNoPadding, misalign});
-    CheckAllRows({9, 37, 5, 3, true, dpq::kNoPadding, misalign});
+    CheckShape({9, 16, 8, 4, false, kNoPadding, misalign});
+    CheckShape({9, 37, 5, 3, true, kNoPadding, misalign});
   }
 }
 
@@ -66,13 +67,13 @@ void TestNumbersOfIds() {
   for (const int64_t count : kLaneSizes) {
     std::vector<int64_t> ids;
     for (int64_t i = 0; i < count; ++i) ids.push_back(i * 5 % 13);
-    CheckGather(dpq_case, ids);
+    CheckBits(dpq_case, ids);
   }
-  CheckGather(dpq_case, std::vector<int64_t>{});
+  CheckBits(dpq_case, std::vector<int64_t>{});
 }
 
 void TestPaddingRowIsPositiveZero() {
-  for (const int64_t padding : {0, 3, 6}) CheckAllRows({7, 16, 5, 3, false, padding});
+  for (const int64_t padding : {0, 3, 6}) CheckShape({7, 16, 5, 3, false, padding});
 }
 
 // A part of the rows is written where the whole output has it, and nothing else is touched.
@@ -81,12 +82,47 @@ void TestPartOfTheRows() {
   const std::vector<int64_t> ids = {5, 4, 3, 2, 1, 0};
   std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
   size_t bad = 0;
-  CHECK(dpq::GatherF32Reference(dpq_case.table(), ids.data(), 2, 4, rows.data(), &bad) == EE_OK);
+  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 2, 4, Output{rows.data(), EE_FLOAT32}, nullptr, &bad) ==
+        EE_OK);
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::vector<float> untouched(dpq_case.dim(), -7.0F);
     CHECK(SameBits(rows.data() + i * dpq_case.dim(),
                    i == 2 || i == 3 ? dpq_case.ExpectedRow(ids[i]) : untouched));
   }
+}
+
+// float16 values: copied where the output has their type, widened where it is float32, both exactly.
+void TestHalfValues() {
+  for (const bool shared : {false, true}) {
+    const DpqCase dpq_case({7, 11, 5, 3, shared, 2, 1, false, EE_FLOAT16});
+    CheckBits(dpq_case, std::vector<int64_t>{6, 2, 0, 5});
+    const std::vector<int64_t> ids = {6, 2, 0, 5};
+    const GuardedBuffer output(ids.size() * dpq_case.dim() * 2);
+    size_t bad = 0;
+    CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, 4, Output{output.data(), EE_FLOAT16}, nullptr,
+                          &bad) == EE_OK);
+    for (size_t k = 0; k < ids.size() * dpq_case.dim(); ++k) {
+      CHECK(ReadOutput(output.data(), EE_FLOAT16, k) ==
+            dpq_case.Row(ids[k / dpq_case.dim()])[k % dpq_case.dim()]);
+    }
+  }
+}
+
+void TestFloatRowsAreNotRounded() {
+  const DpqCase dpq_case({5, 4, 3, 2});
+  const std::vector<int64_t> ids = {0};
+  uint16_t rows[6];
+  size_t bad = 9;
+  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, 1, Output{rows, EE_FLOAT16}, nullptr, &bad) ==
+        EE_BAD_TYPE);
+  CHECK(bad == 9);
+}
+
+void TestUses() {
+  CheckUses(DpqCase({7, 11, 3, 3, false, 2}));
+  CheckUses(DpqCase({8, 16, 5, 2, true, kNoPadding, 1, false, EE_FLOAT16}));
+  CheckParts(DpqCase({6, 8, 3, 2}));
+  CheckBadIds(DpqCase({5, 16, 4, 2}));
 }
 
 }  // namespace
@@ -100,5 +136,8 @@ int main() {
   TestNumbersOfIds();
   TestPaddingRowIsPositiveZero();
   TestPartOfTheRows();
+  TestHalfValues();
+  TestFloatRowsAreNotRounded();
+  TestUses();
   return 0;
 }

@@ -11,13 +11,17 @@ namespace {
 void TestHostileCodesStayInTheirGroup() {
   for (const int64_t num_codes : {3, 5, 17, 33, 100, 257, 40000}) {
     for (const bool shared : {false, true}) {
-      const DpqShape shape{20, num_codes, 3, 2, shared, dpq::kNoPadding, 0, true};
+      const DpqShape shape{20, num_codes, 3, 2, shared, kNoPadding, 0, true};
       const DpqCase dpq_case(shape);
       for (int64_t id = 0; id < shape.rows; ++id) {
         float row[6];
         size_t bad = 0;
-        CHECK(dpq::GatherF32Reference(dpq_case.table(), &id, 0, 1, row, &bad) == EE_OK);
+        CHECK(GatherReference(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
+                              &bad) == EE_OK);
         CHECK(std::memcmp(row, dpq_case.ExpectedRow(id).data(), sizeof(row)) == 0);
+        double read[6];
+        CHECK(dpq::ReadRow(dpq_case.table(), static_cast<size_t>(id), read, nullptr) == EE_OK);
+        CHECK(std::vector<double>(read, read + 6) == dpq_case.Row(id));
       }
     }
   }
@@ -29,8 +33,8 @@ void CheckBadId(Id bad_id) {
   const std::vector<Id> ids = {0, 4, bad_id, 1};
   std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
   size_t bad = 0;
-  CHECK(dpq::GatherF32Reference(dpq_case.table(), ids.data(), 0, ids.size(), rows.data(), &bad) ==
-        EE_ID_OUT_OF_RANGE);
+  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32}, nullptr,
+                        &bad) == EE_ID_OUT_OF_RANGE);
   CHECK(bad == 2);
   for (size_t k = 2 * dpq_case.dim(); k < rows.size(); ++k) CHECK(rows[k] == -7.0F);
 }
@@ -48,10 +52,11 @@ void TestBadIds() {
 // -1 means that there is no padding row; it must not make the id -1 valid.
 void TestNoPaddingIsNoId() {
   const DpqCase dpq_case({5, 16, 4, 2});
-  const int64_t id = dpq::kNoPadding;
+  const int64_t id = kNoPadding;
   float row[8];
   size_t bad = 9;
-  CHECK(dpq::GatherF32Reference(dpq_case.table(), &id, 0, 1, row, &bad) == EE_ID_OUT_OF_RANGE);
+  CHECK(GatherReference(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
+                        &bad) == EE_ID_OUT_OF_RANGE);
   CHECK(bad == 0);
 }
 

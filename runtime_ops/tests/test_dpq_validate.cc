@@ -35,6 +35,7 @@ void TestWrongFields() {
   for (const int bits : {3, 5, 0, -1, 17, 1000}) {
     CHECK(After([=](dpq::Table& t) { t.bits = bits; }) == EE_BAD_BITS);
   }
+  CHECK(After([](dpq::Table& t) { t.value_type = EE_INT8; }) == EE_BAD_TYPE);
   for (const int64_t padding : {int64_t{-2}, int64_t{4}, kHuge, -kHuge}) {
     CHECK(After([=](dpq::Table& t) { t.padding_idx = padding; }) == EE_BAD_PADDING);
   }
@@ -73,14 +74,16 @@ void TestSizesThatOverflow() {
 }
 
 void TestOutputBytes() {
-  const DpqCase dpq_case(kShape);
   size_t bytes = 0;
-  CHECK(dpq::OutputBytes(dpq_case.table(), 7, &bytes));
+  CHECK(OutputBytes(7, 6, EE_FLOAT32, &bytes));
   CHECK(bytes == 7 * 6 * sizeof(float));
-  CHECK(dpq::OutputBytes(dpq_case.table(), 0, &bytes));
+  CHECK(OutputBytes(7, 6, EE_FLOAT16, &bytes));
+  CHECK(bytes == 7 * 6 * 2);
+  CHECK(OutputBytes(0, 6, EE_FLOAT32, &bytes));
   CHECK(bytes == 0);
-  CHECK(!dpq::OutputBytes(dpq_case.table(), std::numeric_limits<uint64_t>::max(), &bytes));
-  CHECK(!dpq::OutputBytes(dpq_case.table(), uint64_t{1} << 61, &bytes));
+  CHECK(!OutputBytes(std::numeric_limits<uint64_t>::max(), 6, EE_FLOAT32, &bytes));
+  CHECK(!OutputBytes(uint64_t{1} << 61, 1, EE_FLOAT32, &bytes));
+  CHECK(!OutputBytes(uint64_t{1} << 32, uint64_t{1} << 32, EE_FLOAT16, &bytes));
 }
 
 void TestBitsOfEveryNumCodes() {
@@ -96,10 +99,10 @@ void TestBitsOfEveryNumCodes() {
 
 void TestEveryStatusHasItsOwnSentence() {
   std::set<std::string> sentences;
-  for (int status = EE_OK; status <= EE_ID_OUT_OF_RANGE + 1; ++status) {
+  for (int status = EE_OK; status <= kLastStatus + 1; ++status) {
     sentences.insert(StatusMessage(status));
   }
-  CHECK(sentences.size() == EE_ID_OUT_OF_RANGE + 2);
+  CHECK(sentences.size() == kLastStatus + 2);
   CHECK(StatusMessage(-1) == std::string(StatusMessage(1000)));
 }
 

@@ -42,7 +42,7 @@ _VALUES: list[Any] = [
     {"as_none": True}, {"as_int": 2**62}, {"as_int": -1}, {"as_tensor": {"name": "ids"}}, {"as_name": "ids"},
     {"as_expr": {"expr_str": "Symbol('s0')"}}, {"as_expr": {"expr_str": "__import__('os')"}}, {"as_ints": [2**62] * 3},
     "torch.ops.aten.relu.default", "torch.ops.aten.add.Tensor", "torch.ops.aten.split.Tensor", "_operator.mul",
-    "torch.ops.edge_embed.dpq_trainable.default", "torch.ops.higher_order.cond", "os.system",
+    "torch.ops.edge_embed.dpq_trainable_rows.default", "torch.ops.higher_order.cond", "os.system",
 ]  # fmt: skip
 
 

@@ -191,9 +191,11 @@ def test_only_saved_programs_need_torch(made: Path, name: str):
 
 
 def test_the_names_in_the_file_are_those_of_the_exporter():
-    for method in export.METHODS:
-        operator = onnx_tables.OPERATORS[method.op_type]
-        assert ("ids", *operator.tensors) == method.inputs
-        assert {"format_version", *operator.attributes} == set(method.attribute_names)
-        assert operator.method == method.name
-    assert len(export.METHODS) == len(onnx_tables.OPERATORS)
+    exported = {operator.op_type: operator for method in export.METHODS for operator in method.uses}
+    assert exported.keys() == onnx_tables.OPERATORS.keys()
+    for op_type, operator in exported.items():
+        method, use = onnx_tables.OPERATORS[op_type]
+        assert method.name == operator.method.name
+        assert method.tensors(4) == operator.method.tensors(4)
+        assert use.leading == operator.num_leading
+        assert {"format_version", *method.attributes, *use.attributes} == set(operator.attribute_names)

@@ -168,7 +168,7 @@ def test_a_model_that_onnx_runtime_optimised_and_saved(files):
     options.optimized_model_filepath = str(files / "optimised.onnx")
     onnxruntime.InferenceSession(files / "model.onnx", options, providers=["CPUExecutionProvider"])
     report = inspect_file(files / "optimised.onnx", verify=True)
-    assert report.exit_code == 3  # its tensors were reshaped: nothing can be shown
+    assert report.exit_code == 0  # its tensors are as they were
     assert "no node of edge-embed is left" in report.warnings[0]
     assert [dense.name for dense in report.dense] == ["position"]
 

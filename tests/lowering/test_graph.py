@@ -74,8 +74,8 @@ def test_only_packed_tensors_are_left(lower):
     assert sorted(name for name, _ in lowered.program.module.named_buffers()) == [
         "parts.dense.weight", "parts.word.codes", "parts.word.values",
     ]  # fmt: skip
-    assert calls(lowered.program.module.graph, dpq.FROZEN) == 1
-    assert calls(lowered.program.module.graph, dpq.TRAINABLE) == 0
+    assert calls(lowered.program.module.graph, dpq.FROZEN.rows) == 1
+    assert calls(lowered.program.module.graph, dpq.TRAINABLE.rows) == 0
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -85,7 +85,7 @@ def test_one_layer_used_twice_is_one_table(lower, frozen):
     (report,) = lowered.reports
     assert report.uses == 2
     assert len(lowered.tables) == 1
-    assert calls(lowered.program.module.graph, dpq.FROZEN) == 2
+    assert calls(lowered.program.module.graph, dpq.FROZEN.rows) == 2
     assert len(dict(lowered.program.module.named_buffers())) == 2
 
 

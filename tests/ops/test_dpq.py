@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.errors import IdOutOfRangeError
 from edge_embed.ops import dpq
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
@@ -48,7 +48,7 @@ def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, data):
     rows = dpq.frozen_rows(torch.from_numpy(np.asarray(ids)), *tensors)
     assert rows.shape == expected.shape
     assert rows.numpy().tobytes() == expected.tobytes()
-    assert torch.ops.edge_embed.dpq_frozen(torch.from_numpy(np.asarray(ids)), *tensors).equal(rows)
+    assert torch.ops.edge_embed.dpq_frozen_rows(torch.from_numpy(np.asarray(ids)), *tensors).equal(rows)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -68,9 +68,9 @@ def test_hostile_codes_stay_in_their_group(num_codes, shared):
 @pytest.mark.parametrize("bad", [-1, 6, 2**40])
 def test_operators_refuse_ids_out_of_range(bad):
     ids = torch.tensor([0, bad])
-    for call in (lambda: dpq.FROZEN(ids, *frozen_arguments()), lambda: dpq.TRAINABLE(ids, *trainable_arguments())):
+    for form, table in ((dpq.FROZEN, frozen_arguments()), (dpq.TRAINABLE, trainable_arguments())):
         with pytest.raises(IdOutOfRangeError, match=f"id {bad} is out of range: expected 0 to 5"):
-            call()
+            form.rows(ids, *table)
 
 
 def frozen_arguments(padding_idx: int | None = 1) -> tuple:
@@ -87,10 +87,10 @@ def trainable_arguments(variant: str = "sx", norm: bool = True, padding_idx: int
 @pytest.mark.parametrize("padding_idx", [None, 1])
 def test_operators_pass_the_checks_of_torch(ids, padding_idx):
     """Schema, fake tensors and dynamic tracing are as declared."""
-    torch.library.opcheck(dpq.FROZEN, (ids, *frozen_arguments(padding_idx)))
+    torch.library.opcheck(dpq.FROZEN.rows, (ids, *frozen_arguments(padding_idx)))
     for variant in ("sx", "vq"):
         for norm in (True, False):
-            torch.library.opcheck(dpq.TRAINABLE, (ids, *trainable_arguments(variant, norm, padding_idx)))
+            torch.library.opcheck(dpq.TRAINABLE.rows, (ids, *trainable_arguments(variant, norm, padding_idx)))
 
 
 def test_trainable_rows_follow_eq_1_and_2():
@@ -111,15 +111,3 @@ def test_packing_a_long_table_streams_it():
     codes = dpq.codes(query, key, None, None, "vq")
     assert np.array_equal(packed.codes_of(np.arange(5000)), codes[:5000].numpy())
     assert not packed.codes[5000].any()
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_values_of_other_types_are_refused(dtype):
-    with pytest.raises(BadInputError, match=rf"{dtype}.*call \.float\(\)"):
-        dpq.value_array(torch.zeros(1, 2, 3, dtype=dtype))
-
-
-def test_values_are_made_contiguous():
-    value = torch.randn(2, 4, 3).transpose(0, 1)
-    assert dpq.value_array(value).flags.c_contiguous
-    assert np.array_equal(dpq.value_array(value), value.numpy())

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from edge_embed.errors import BadInputError
 from edge_embed.packed import load_tables
 
-GOLDEN = (Path(__file__).parents[1] / "golden" / "dpq_v1.safetensors").read_bytes()
-HEADER_END = 8 + int.from_bytes(GOLDEN[:8], "little")
+FILES = {
+    method: (Path(__file__).parents[1] / "golden" / f"{method}_v1.safetensors").read_bytes()
+    for method in ("dpq", "ant", "tt")
+}
+every_file = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
+
+
+def header_end(golden: bytes) -> int:
+    return 8 + int.from_bytes(golden[:8], "little")
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +42,12 @@ def loads(path: Path) -> bool:
     return True
 
 
-def test_every_flipped_bit_is_noticed(path: Path) -> None:
+@every_file
+def test_every_flipped_bit_is_noticed(path: Path, golden: bytes) -> None:
     survivors = []
-    path.write_bytes(GOLDEN)
+    path.write_bytes(golden)
     with path.open("r+b", buffering=0) as file:
-        for position, byte in enumerate(GOLDEN):
+        for position, byte in enumerate(golden):
             for bit in range(8):
                 os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), position)
                 if loads(path):
@@ -49,19 +57,31 @@ def test_every_flipped_bit_is_noticed(path: Path) -> None:
     assert loads(path)  # every byte is back
 
 
-def test_every_truncation_is_noticed(path: Path) -> None:
-    assert not [length for length in range(len(GOLDEN)) if accepted(path, GOLDEN[:length])]
+@every_file
+def test_every_truncation_is_noticed(path: Path, golden: bytes) -> None:
+    path.write_bytes(golden)
+    survivors = []
+    for length in reversed(range(len(golden))):
+        os.truncate(path, length)
+        if loads(path):
+            survivors.append(length)
+    assert not survivors
 
 
-@given(st.binary(max_size=2 * (len(GOLDEN) - HEADER_END)))
-def test_any_bytes_after_a_valid_header(path: Path, body: bytes) -> None:
-    assert accepted(path, GOLDEN[:HEADER_END] + body) == (body == GOLDEN[HEADER_END:])
+@every_file
+@given(data=st.data())
+def test_any_bytes_after_a_valid_header(path: Path, golden: bytes, data: st.DataObject) -> None:
+    end = header_end(golden)
+    body = data.draw(st.binary(max_size=2 * (len(golden) - end)))
+    assert accepted(path, golden[:end] + body) == (body == golden[end:])
 
 
-@given(st.integers(0, len(GOLDEN)), st.integers(0, 40), st.binary(max_size=40))
-def test_any_stretch_replaced(path: Path, start: int, length: int, patch: bytes) -> None:
-    data = GOLDEN[:start] + patch + GOLDEN[start + length :]
-    assert accepted(path, data) == (data == GOLDEN)
+@every_file
+@given(data=st.data(), length=st.integers(0, 40), patch=st.binary(max_size=40))
+def test_any_stretch_replaced(path: Path, golden: bytes, data: st.DataObject, length: int, patch: bytes) -> None:
+    start = data.draw(st.integers(0, len(golden)))
+    changed = golden[:start] + patch + golden[start + length :]
+    assert accepted(path, changed) == (changed == golden)
 
 
 JSON = st.recursive(
@@ -77,31 +97,43 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [place for key, inner in items for place in [(value, key), *places(inner)]]
 
 
-def write_header(path: Path, header: Any) -> None:
+def write_header(path: Path, golden: bytes, header: Any) -> None:
     text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + GOLDEN[HEADER_END:])
+    path.write_bytes(len(text).to_bytes(8, "little") + text + golden[header_end(golden) :])
 
 
-@given(st.data(), JSON)
-def test_any_value_in_the_header_replaced(path: Path, data: st.DataObject, junk: Any) -> None:
-    header = json.loads(GOLDEN[8:HEADER_END])
+@every_file
+@given(data=st.data(), junk=JSON)
+def test_any_value_in_the_header_replaced(path: Path, golden: bytes, data: st.DataObject, junk: Any) -> None:
+    header = json.loads(golden[8 : header_end(golden)])
     container, key = data.draw(st.sampled_from(places(header)))
     unchanged = json.dumps(container[key]) == json.dumps(junk)
     container[key] = junk
-    write_header(path, header)
+    write_header(path, golden, header)
     assert loads(path) == unchanged
 
 
-@given(st.data(), JSON)
-def test_any_value_in_the_manifest_replaced_and_sealed_again(path: Path, data: st.DataObject, junk: Any) -> None:
+def padding_rows(entry: Any) -> list[Any]:
+    """What an entry may name as its padding row without contradicting the tensors of the golden files."""
+    rows = {"dpq": [1], "ant": [1, 2], "tt": range(entry["num_embeddings"])}[entry["method"]]
+    return [None, *rows] if entry["padding_idx"] is not None or entry["method"] == "tt" else [None]
+
+
+@every_file
+@given(data=st.data(), junk=JSON)
+def test_any_value_in_the_manifest_replaced_and_sealed_again(
+    path: Path, golden: bytes, data: st.DataObject, junk: Any
+) -> None:
     """With a right hash over it, each field has to be checked for what it is."""
-    header = json.loads(GOLDEN[8:HEADER_END])
+    header = json.loads(golden[8 : header_end(golden)])
     manifest = json.loads(header["__metadata__"]["edge_embed"])
     container, key = data.draw(st.sampled_from(places(manifest["tables"])))
-    harmless = json.dumps(container[key]) == json.dumps(junk) or (key == "padding_idx" and junk is None)
+    harmless = json.dumps(container[key]) == json.dumps(junk)
+    if key == "padding_idx":
+        harmless = type(junk) in (int, type(None)) and junk in padding_rows(container)
     container[key] = junk
     compact: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
     manifest["sha256"] = hashlib.sha256(json.dumps(manifest["tables"], **compact).encode()).hexdigest()
     header["__metadata__"]["edge_embed"] = json.dumps(manifest, **compact)
-    write_header(path, header)
+    write_header(path, golden, header)
     assert loads(path) == harmless

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
-from edge_embed.packed import DPQShape, PackedDPQ
+from edge_embed.packed import DPQShape, PackedDPQ, load_tables, save_tables
 
 ID_DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u8"]
 
@@ -23,11 +24,12 @@ def table(
     groups: int = 3,
     shared: bool = False,
     padding: int | None = None,
+    value_type: str = "float32",
 ) -> PackedDPQ:
     rng = np.random.default_rng([n, dim, num_codes, groups])
     codes = rng.integers(0, num_codes, (n, groups))
     values = rng.standard_normal((1 if shared else groups, num_codes, dim // groups), np.float32)
-    return PackedDPQ.from_codes(codes, values, padding)
+    return PackedDPQ.from_codes(codes, values.astype(value_type), padding)
 
 
 def slow_row(packed: PackedDPQ, row_id: int) -> list[float]:
@@ -50,7 +52,8 @@ def tables(draw: st.DrawFn) -> PackedDPQ:
     num_codes = draw(st.one_of(st.integers(2, 40), st.sampled_from([255, 256, 257, 4096, 65536])))
     n = draw(st.integers(1, 20))
     padding = draw(st.one_of(st.none(), st.integers(0, n - 1)))
-    return table(n, groups * draw(st.integers(1, 4)), num_codes, groups, draw(st.booleans()), padding)
+    value_type = draw(st.sampled_from(["float32", "float16"]))
+    return table(n, groups * draw(st.integers(1, 4)), num_codes, groups, draw(st.booleans()), padding, value_type)
 
 
 @given(tables(), st.data())
@@ -60,10 +63,12 @@ def test_rows_equal_the_slow_reference(packed: PackedDPQ, data: st.DataObject) -
     flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
     ids = np.array(flat, data.draw(st.sampled_from(ID_DTYPES))).reshape(shape)
     rows = packed.rows(ids)
-    assert rows.dtype == np.float32
+    assert rows.dtype == packed.values.dtype
     assert rows.shape == (*shape, packed.embedding_dim)
-    expected = np.array([slow_row(packed, i) for i in flat], np.float32).reshape(rows.shape)
+    expected = np.array([slow_row(packed, i) for i in flat], rows.dtype).reshape(rows.shape)
     assert rows.tobytes() == expected.tobytes()  # bit for bit: 0.0 is not -0.0
+    assert packed.rows_float64(ids).tobytes() == expected.astype(np.float64).tobytes()
+    assert packed.magnitudes(ids).tobytes() == np.abs(expected.astype(np.float64)).tobytes()
 
 
 @given(tables())
@@ -132,6 +137,17 @@ def test_sizes() -> None:
     shared = table(shared=True)
     assert shared.compression_ratio == pytest.approx(32 * 11 * 6 / (11 * 3 * math.log2(5) + 32 * 5 * 6 / 3))
     assert shared.nbytes == 11 * 2 + 5 * 2 * 4
+    half = table(value_type="float16")
+    assert half.nbytes == half.codes.nbytes + half.values.nbytes == 11 * 2 + 3 * 5 * 2 * 2
+    assert half.compression_ratio == pytest.approx(32 * 11 * 6 / (11 * 3 * math.log2(5) + 16 * 5 * 6))
+
+
+def test_a_file_of_float16_values(tmp_path: Path) -> None:
+    packed = table(value_type="float16", padding=3)
+    save_tables(tmp_path / "t", {"t": packed})
+    loaded = load_tables(tmp_path / "t")["t"]
+    assert (loaded.shape, loaded.value_type) == (packed.shape, "float16")
+    assert loaded.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()
 
 
 def test_rows_memory_follows_the_ids_not_the_table() -> None:
@@ -188,6 +204,7 @@ def test_wrong_tables(codes: Any, values: Any, groups: Any, padding: Any, messag
         ((1, 2**62, 5, 1), "expected at most 9223372036854775807"),
         ((10, 6, 5, 1, True), "shared: got True"),
         ((10, 6, 5, 3, 1), "shared: got 1"),
+        ((10, 6, 5, 3, False, "bfloat16"), "value_type: got 'bfloat16', expected float32 or float16"),
     ],
 )
 def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:

@@ -23,5 +23,13 @@ def run_ctest(build: Path) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 def test_cpp(cmake_build):
     output = run_ctest(cmake_build("-DEDGE_EMBED_TESTS=ON"))
-    for name in ["test_dpq_gather", "fuzz_dpq", "symbols_of_edge_embed_ops_freestanding"]:
+    for name in [
+        "test_dpq_gather",
+        "test_ant",
+        "test_tt",
+        "fuzz_dpq",
+        "fuzz_ant",
+        "fuzz_tt",
+        "symbols_of_edge_embed_ops_freestanding",
+    ]:
         assert name in output

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import numpy as np
-import onnxruntime as ort
 import pytest
+from ort_nodes import assert_rounded_once, open_session, run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library is built and read")
 
@@ -30,15 +30,21 @@ def test_it_needs_nothing(library):
     assert undefined == []
 
 
-def test_it_runs_in_onnx_runtime(library, make_table):
-    table = make_table(num_codes=37, width=5, padding_idx=0)
-    options = ort.SessionOptions()
-    options.register_custom_ops_library(str(library))
-    session = ort.InferenceSession(table.model().SerializeToString(), options)
+def test_it_runs_in_onnx_runtime(library, make_any):
+    table = make_any(padding_idx=0)
+    session = open_session(table.model(), threads=2, library=library)
     ids = np.arange(50).repeat(100).reshape(100, 50)
-    assert session.run(None, {"ids": ids})[0].tobytes() == table.rows(ids).tobytes()
+    assert_rounded_once(run(session, ids), np.float32, table.rows64[ids], table.magnitudes[ids])
     with pytest.raises(Exception, match=r"got id -1 at position 0 .*expected 0 <= id < 50"):
-        session.run(None, {"ids": np.array([[-1]])})
+        run(session, np.array([[-1]]))
+
+
+def test_its_float16_needs_no_support_library(library, make_any):
+    table = make_any(dtype=np.float16)
+    hidden = np.random.default_rng(3).standard_normal((4, table.dim)).astype(np.float16)
+    logits = run(open_session(table.logits_model(np.float16), library=library), hidden)
+    exact = hidden.astype(np.float64) @ table.rows64.T
+    assert_rounded_once(logits, np.float16, exact, np.abs(hidden.astype(np.float64)) @ table.magnitudes.T)
 
 
 def test_its_c_functions_answer(library):

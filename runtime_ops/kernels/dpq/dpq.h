@@ -10,29 +10,24 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_DPQ_H_
 #define EDGE_EMBED_KERNELS_DPQ_DPQ_H_
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "kernels/status.h"
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are stored little-endian and used in place");
+#include "kernels/use.h"
 
 namespace edge_embed::dpq {
 
-constexpr int64_t kNoPadding = -1;
 constexpr int64_t kMaxNumCodes = 65536;
 
 // A table that lies wherever the caller keeps it; nothing is copied or owned.
 struct Table {
   const unsigned char* codes;   // uint8 [num_embeddings, row_bytes]
   size_t codes_bytes;           // readable bytes at `codes`
-  const unsigned char* values;  // float32 [shared ? 1 : num_groups, num_codes, group_width], any alignment
+  const unsigned char* values;  // [shared ? 1 : num_groups, num_codes, group_width], any alignment
   size_t values_bytes;          // readable bytes at `values`
   int64_t num_embeddings;       // n
   int64_t num_codes;            // K, 2 .. 65536
   int64_t num_groups;           // D
-  int64_t group_width;          // s, floats per group; a row has D*s floats
+  int64_t group_width;          // s, values per group; a row has D*s
   int64_t padding_idx;          // the row that is exactly +0.0 whatever is stored, or kNoPadding
+  ee_type value_type;           // float32 or float16
   int bits;                     // b, 1 .. 16
   bool shared;                  // all groups use values[0]
 };
@@ -40,21 +35,27 @@ struct Table {
 // Bytes of one row of codes; false where num_groups or bits are out of their limits or the size overflows.
 bool RowBytes(int64_t num_groups, int bits, uint64_t* row_bytes);
 
-// Bytes of `num_ids` float32 rows; false on overflow. The table must be valid.
-bool OutputBytes(const Table& table, uint64_t num_ids, size_t* bytes);
-
-// EE_OK when every index that a gather can form stays inside the two buffers. Reads no table content, so it
-// takes the same few nanoseconds for any size.
+// EE_OK when every index that a use can form stays inside the two buffers. Reads no table content, so it
+// takes the same few nanoseconds for any size. Everything below expects a table that passed it.
 ee_status Validate(const Table& table);
 
-// Writes rows begin .. end-1 of the output, `rows` being where row 0 starts; ids is the whole list. Id is
-// int32_t or int64_t. The table must be valid and `rows` must hold OutputBytes(table, end) bytes.
-// EE_ID_OUT_OF_RANGE: *bad_position is the index of the first bad id in the range; rows before it are
-// written, the others are left alone. *bad_position is untouched otherwise.
-template <typename Id>
-ee_status GatherF32Reference(const Table& table, const Id* ids, size_t begin, size_t end, float* rows,
-                             size_t* bad_position);
+size_t Columns(const Table& table);    // d = D*s
+uint64_t RowWork(const Table& table);  // copied values of a row
+Size RowScratch(const Table& table);   // doubles that ReadRow needs at `scratch`
+
+// Writes the d numbers of row `id`, which is in range; exact.
+ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch);
 
 }  // namespace edge_embed::dpq
+
+namespace edge_embed {
+
+// Copies, bit by bit, into an output of the values' type; widens float16 for float32; another mixture is
+// EE_BAD_TYPE. Needs no scratch.
+template <>
+ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin, size_t end,
+                          const Output& rows, double* scratch, size_t* bad_position);
+
+}  // namespace edge_embed
 
 #endif  // EDGE_EMBED_KERNELS_DPQ_DPQ_H_

@@ -1,4 +1,6 @@
-// The plain gather: one group of one row at a time. Every faster kernel is tested against this one.
+// The plain kernels: one group of one row at a time. Every faster one is tested against these.
+#include "kernels/reference.h"
+
 #include "kernels/dpq/dpq.h"
 
 namespace edge_embed::dpq {
@@ -18,48 +20,93 @@ size_t CodeAt(const unsigned char* row, size_t group, size_t bits) {
   return (word >> (first_bit % 8)) & mask;
 }
 
-// Values are copied as bytes: they may lie at any address, and the copy is bit-exact even for NaN.
-void CopyRow(const Table& table, size_t id, size_t row_bytes, unsigned char* out) {
-  const unsigned char* row = table.codes + id * row_bytes;
+// Calls use(group, where its values are) for every group of a row.
+template <class Use>
+void ForGroups(const Table& table, size_t id, const Use& use) {
+  uint64_t row_bytes = 0;
+  RowBytes(table.num_groups, table.bits, &row_bytes);  // true of every valid table
+  const unsigned char* row = table.codes + id * static_cast<size_t>(row_bytes);
+  const unsigned char* values = table.values;
+  const size_t groups = static_cast<size_t>(table.num_groups), bits = static_cast<size_t>(table.bits);
   const size_t last_code = static_cast<size_t>(table.num_codes) - 1;
-  const size_t vector_bytes = static_cast<size_t>(table.group_width) * sizeof(float);
-  const size_t group_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
-
-  for (size_t group = 0; group < static_cast<size_t>(table.num_groups); ++group) {
-    size_t code = CodeAt(row, group, static_cast<size_t>(table.bits));
+  const size_t vector_bytes = static_cast<size_t>(table.group_width) * SizeOf(table.value_type);
+  const size_t book_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
+  for (size_t group = 0; group < groups; ++group) {
+    size_t code = CodeAt(row, group, bits);
     if (code > last_code) code = last_code;  // a hostile code stays inside its own group
-    const unsigned char* vector = table.values + group * group_bytes + code * vector_bytes;
-    __builtin_memcpy(out + group * vector_bytes, vector, vector_bytes);
+    use(group, values + group * book_bytes + code * vector_bytes);
   }
 }
 
-}  // namespace
+// Values of the output's type are copied as bytes: they may lie at any address, and the copy is bit-exact
+// even for NaN.
+void CopyRow(const Table& table, size_t id, unsigned char* out) {
+  const size_t vector_bytes = static_cast<size_t>(table.group_width) * SizeOf(table.value_type);
+  ForGroups(table, id, [=](size_t group, const unsigned char* vector) {
+    __builtin_memcpy(out + group * vector_bytes, vector, vector_bytes);
+  });
+}
 
-template <typename Id>
-ee_status GatherF32Reference(const Table& table, const Id* ids, size_t begin, size_t end, float* rows,
-                             size_t* bad_position) {
-  uint64_t row_bytes;
-  size_t output_row_bytes;
-  if (!RowBytes(table.num_groups, table.bits, &row_bytes) || !OutputBytes(table, 1, &output_row_bytes)) {
-    return EE_SIZE_OVERFLOW;  // not reached with a valid table
-  }
-  unsigned char* out = reinterpret_cast<unsigned char*>(rows) + begin * output_row_bytes;
-  for (size_t i = begin; i < end; ++i, out += output_row_bytes) {
-    const int64_t id = ids[i];
+// Halves as float32, which is exact too.
+void WidenRow(const Table& table, size_t id, unsigned char* out) {
+  const size_t width = static_cast<size_t>(table.group_width);
+  const ee_type type = table.value_type;
+  ForGroups(table, id, [=](size_t group, const unsigned char* vector) {
+    WidenToFloat(vector, type, width, out + group * width * sizeof(float));
+  });
+}
+
+ee_status CopyRows(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
+                   size_t* bad_position) {
+  const size_t row_bytes = Columns(table) * SizeOf(rows.type);
+  unsigned char* out = static_cast<unsigned char*>(rows.data) + begin * row_bytes;
+  for (size_t i = begin; i < end; ++i, out += row_bytes) {
+    const int64_t id = ids.At(i);
     if (id < 0 || id >= table.num_embeddings) {
       *bad_position = i;
       return EE_ID_OUT_OF_RANGE;
     }
     if (id == table.padding_idx) {
-      __builtin_memset(out, 0, output_row_bytes);  // all bits zero is +0.0
+      __builtin_memset(out, 0, row_bytes);  // all bits zero is +0.0
+    } else if (rows.type == table.value_type) {
+      CopyRow(table, static_cast<size_t>(id), out);
     } else {
-      CopyRow(table, static_cast<size_t>(id), static_cast<size_t>(row_bytes), out);
+      WidenRow(table, static_cast<size_t>(id), out);
     }
   }
   return EE_OK;
 }
 
-template ee_status GatherF32Reference<int32_t>(const Table&, const int32_t*, size_t, size_t, float*, size_t*);
-template ee_status GatherF32Reference<int64_t>(const Table&, const int64_t*, size_t, size_t, float*, size_t*);
+}  // namespace
+
+Size RowScratch(const Table&) { return 0; }
+
+ee_status ReadRow(const Table& table, size_t id, double* row, double*) {
+  const size_t width = static_cast<size_t>(table.group_width);
+  const ee_type type = table.value_type;
+  ForGroups(table, id, [=](size_t group, const unsigned char* vector) {
+    Widen(vector, type, 0, 1, width, row + group * width);
+  });
+  return EE_OK;
+}
+
+size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups * table.group_width); }
+
+uint64_t RowWork(const Table& table) { return Columns(table); }
 
 }  // namespace edge_embed::dpq
+
+namespace edge_embed {
+
+template <>
+ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin, size_t end,
+                          const Output& rows, double*, size_t* bad_position) {
+  if (rows.type != table.value_type && rows.type != EE_FLOAT32) return EE_BAD_TYPE;
+  return dpq::CopyRows(table, ids, begin, end, rows, bad_position);
+}
+template ee_status BagReference(const dpq::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
+                                double*, size_t*);
+template ee_status LogitsReference(const dpq::Table&, const float*, size_t, size_t, size_t, const Output&,
+                                   double*, size_t*);
+
+}  // namespace edge_embed

@@ -106,7 +106,7 @@ def large_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_model(tmp_path_factory.mktemp("large_table"), table(num_embeddings=50_000, num_codes=16))
 
 
-class Sum(nn.Module):
+class TablesAddedUp(nn.Module):
     """Adds what its parts make of the same ids."""
 
     def __init__(self, *parts: nn.Module) -> None:
@@ -118,8 +118,8 @@ class Sum(nn.Module):
 
 
 @pytest.fixture
-def add_up() -> type[Sum]:
-    return Sum
+def add_up() -> type[TablesAddedUp]:
+    return TablesAddedUp
 
 
 def table(num_codes: int = 5, num_embeddings: int = 20, embedding_dim: int = 12, num_groups: int = 3,

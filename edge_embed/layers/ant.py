@@ -1,0 +1,192 @@
+"""`ANTEmbedding`: an embedding table learned as anchors and a sparse transform.
+
+    E = T A        T >= 0 sparse [n, A], A anchors [A, d]
+
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1). The sparsity
+comes from the proximal step after each step of the optimiser, eq. (3): `edge_embed.layers.proximal`. Arithmetic:
+`edge_embed.ops.ant`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edge_embed.layers.table import CompressedEmbedding, check_count
+from edge_embed.ops import ant
+from edge_embed.ops.operators import TableOperators
+from edge_embed.ops.storage import StoredType, rounded, stored_array
+from edge_embed.packed.ant import PackedANT
+
+_CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
+
+
+class ANTEmbedding(CompressedEmbedding):
+    """Drop-in for ``nn.Embedding`` whose rows are sparse combinations, with weights >= 0, of shared anchors.
+
+    The layer has two states. *Trainable* keeps ``anchors`` [A, d] and ``transform`` [n, A]; entries below zero count
+    as zero. Wrap the optimiser in `edge_embed.ProximalOptimizer`: it makes most entries exactly zero, without it the
+    table hardly shrinks. *Frozen* (after `freeze` or `from_packed`) keeps the nonzeros in CSR, ``row_offsets`` int32
+    [n + 1], ``anchor_ids`` unsigned [nnz], ``weights`` [nnz], ``weight_scale`` [1], and ``anchors``; it no longer
+    learns. The dense table is never built, neither in training nor later.
+
+    The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand, such as pretrained vectors of
+    frequent words or centres of k-means (section 3.1), can be copied into ``anchors`` before training.
+
+    Args:
+        num_embeddings: rows n.
+        embedding_dim: d.
+        num_anchors: A; the paper uses 5 to 100 for classification, 500 to 2,000 for language models.
+        padding_idx: this row is exactly zero and gets no gradient.
+        device: as for ``nn.Embedding``.
+        dtype: as for ``nn.Embedding``; export wants float32 or float16.
+
+    Shape:
+        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+
+    Raises:
+        BadInputError: for impossible sizes, or ids that are not integers.
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+    """
+
+    transform: nn.Parameter
+    anchors: Tensor
+    row_offsets: Tensor
+    anchor_ids: Tensor
+    weights: Tensor
+    weight_scale: Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        num_anchors: int,
+        padding_idx: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
+        check_count("num_anchors", num_anchors)
+        self.num_anchors = num_anchors
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.anchors = nn.Parameter(torch.empty(num_anchors, embedding_dim, **options))
+        self.transform = nn.Parameter(torch.empty(num_embeddings, num_anchors, **options))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw both matrices anew, |N(0, 2 / rows)| as in the authors' code; the padding row is zero."""
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=math.sqrt(2 / parameter.shape[0])).abs_()
+        if self.padding_idx is not None:
+            self.transform[self.padding_idx] = 0
+
+    @classmethod
+    def from_packed(cls, packed: PackedANT) -> Self:
+        """A frozen layer over the arrays of ``packed``, which are copied."""
+        num_anchors, embedding_dim = packed.anchors.shape
+        layer = cls(packed.num_embeddings, embedding_dim, num_anchors, padding_idx=packed.padding_idx, device="meta")
+        layer._become_frozen(packed)
+        return layer
+
+    @property
+    def frozen(self) -> bool:
+        """Whether only nonzeros and anchors are left."""
+        return "row_offsets" in self._buffers
+
+    @property
+    def stored_type(self) -> torch.dtype:
+        """Type of the anchors."""
+        return self.anchors.dtype
+
+    def to_packed(self) -> PackedANT:
+        """The packed form: the nonzeros of the transform."""
+        if not self.frozen:
+            return ant.pack(self.transform, self.anchors, self.padding_idx)
+        csr: dict[str, Any] = {name: self.get_buffer(name).cpu().numpy() for name in _CSR}
+        return PackedANT(**csr, anchors=stored_array(self.anchors), padding_idx=self.padding_idx)
+
+    def freeze(self, weight_type: ant.WeightType | None = None, value_type: StoredType | None = None) -> Self:
+        """Keep only nonzeros and anchors, in place.
+
+        Args:
+            weight_type: of the nonzeros: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale for the table;
+                by default they stay as they are. What rounds to zero is dropped.
+            value_type: of the anchors, ``"float32"`` or ``"float16"``; by default they stay as they are. Rows keep
+                the type of the layer.
+
+        Raises:
+            BadInputError: if a weight is not finite, also after rounding, or a type is not stored.
+        """
+        anchors = self.anchors if value_type is None else rounded(self.anchors, value_type)
+        if not self.frozen:
+            self._become_frozen(ant.pack(self.transform, self.anchors, self.padding_idx, weight_type))
+        elif weight_type is not None:
+            self._become_frozen(ant.with_weight_type(self.to_packed(), weight_type))
+        self.anchors = anchors.detach()
+        return self
+
+    def _become_frozen(self, packed: PackedANT) -> None:
+        device = None if self.anchors.is_meta else self.anchors.device  # from a packed form it lies nowhere yet
+        self._keep({name: torch.tensor(array, device=device) for name, array in packed.tensors().items()})
+
+    def _keep(self, buffers: Mapping[str, Tensor]) -> None:
+        """Hold these tensors and no parameters."""
+        for name in ("transform", *buffers):
+            if hasattr(self, name):
+                delattr(self, name)
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """A frozen checkpoint makes this layer frozen; how many nonzeros there are, the checkpoint knows."""
+        names = (*_CSR, "anchors")
+        stored = [state_dict[prefix + name] for name in names if prefix + name in state_dict]
+        if len(stored) == len(names):
+            fixed = {"row_offsets": (self.num_embeddings + 1,), "weight_scale": (1,), "anchors": self.anchors.shape}
+            sizes = [fixed.get(name, tensor.shape) for name, tensor in zip(names, stored, strict=True)]
+            places = [
+                tensor.new_zeros(size, device=self.anchors.device) for tensor, size in zip(stored, sizes, strict=True)
+            ]
+            self._keep(dict(zip(names, places, strict=True)))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow ``.half()`` and the like with the anchors; of frozen weights, rounding could make zeros."""
+        kept = {name: self.get_buffer(name) for name in ("weights", "weight_scale") if self.frozen}
+        super()._apply(fn, recurse)
+        for name, tensor in kept.items():
+            moved = self.get_buffer(name)
+            if moved.dtype != tensor.dtype:
+                setattr(self, name, tensor.to(moved.device))
+        return self
+
+    def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
+        if self.frozen:
+            csr = (self.row_offsets, self.anchor_ids, self.weights, self.weight_scale)
+            return ant.FROZEN, (*csr, self.anchors, self.padding_idx)
+        return ant.TRAINABLE, (self.transform, self.anchors, self.padding_idx)
+
+    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Rows [B, d] of ids int64 [B] by eq. (1)."""
+        return ant.products(functional.embedding(ids, self.transform), self.anchors)
+
+    def training_logits(self, hidden: Tensor) -> Tensor:
+        """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""
+        logits = (hidden @ self.anchors.t()) @ self.transform.clamp(min=0).t()  # [*, A] -> [*, n]
+        if self.padding_idx is None:
+            return logits
+        padding = torch.tensor([self.padding_idx], device=logits.device)
+        return logits.index_fill(-1, padding, 0.0)
+
+    def extra_repr(self) -> str:
+        """Sizes and state, as ``print(model)`` shows them."""
+        optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
+        nonzeros = f", nonzeros={self.weights.shape[0]}" if self.frozen else ""
+        return (
+            f"{self.num_embeddings}, {self.embedding_dim}, num_anchors={self.num_anchors}{optional}, "
+            f"frozen={self.frozen}{nonzeros}"
+        )

@@ -1,0 +1,100 @@
+"""Bags of rows: the layers of all methods in the form of ``nn.EmbeddingBag``.
+
+sum_b = sum_i w_i E[ids_i]      mean_b = sum_i E[ids_i] / count_b      max_b = max_i E[ids_i]
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.ops.bag import MODES, check_offsets, reduce_bags
+from edge_embed.ops.ids import integer_ids
+
+Mode = Literal["sum", "mean", "max"]
+
+
+class Bag(CompressedEmbedding):
+    """Turns an embedding layer into one that reduces bags; goes before it in the bases of a class.
+
+    Args:
+        *arguments: of the embedding layer.
+        mode: ``"sum"``, ``"mean"`` or ``"max"``; ids equal to ``padding_idx`` do not count, empty bags are zero.
+        include_last_offset: offsets end with the number of ids, as in the CSR format.
+        **options: of the embedding layer.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+    def __init__(self, *arguments: Any, mode: Mode = "mean", include_last_offset: bool = False, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if mode not in MODES:
+            raise BadInputError(f"mode must be one of {', '.join(MODES)}, got {mode!r:.80}")
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(
+        self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        """Reduced rows of every bag.
+
+        Args:
+            ids: integers, [B, L] with one bag a row, or [N].
+            offsets: for [N]: where each bag begins.
+            per_sample_weights: with mode ``"sum"``: a factor for each id, in the shape of ``ids``.
+
+        Raises:
+            BadInputError: for other shapes, offsets that fall or lie outside, or weights in another mode.
+            IdOutOfRangeError: for ids below 0 or at least n.
+        """
+        ids = integer_ids(ids)
+        bounds = self._bounds(ids, offsets)
+        weights = self._weights(ids, per_sample_weights)
+        flat = ids.reshape(-1)
+        if self.learns:
+            check_offsets(bounds, flat.shape[0])
+            rows = self._learning_rows(flat.long())  # [N, d]
+            return reduce_bags(rows, flat, bounds, weights, self.mode, self.padding_idx)
+        return self.use("bag", flat, bounds, weights, self.mode)
+
+    def _bounds(self, ids: Tensor, offsets: Tensor | None) -> Tensor:
+        """Where bags begin, and the number of ids: int64 [B + 1]."""
+        if ids.ndim == 2 and offsets is None:
+            return torch.arange(ids.shape[0] + 1, device=ids.device) * ids.shape[1]
+        if ids.ndim != 1 or offsets is None or offsets.ndim != 1:
+            got = f"got ids {list(ids.shape)} and offsets {None if offsets is None else list(offsets.shape)}"
+            raise BadInputError(f"a bag takes ids [B, L], or ids [N] and offsets [B]: {got}")
+        begins = integer_ids(offsets).long()
+        if self.include_last_offset:
+            return begins
+        return torch.cat((begins, begins.new_full((1,), ids.shape[0])))
+
+    def _weights(self, ids: Tensor, weights: Tensor | None) -> Tensor | None:
+        if weights is None:
+            return None
+        if self.mode != "sum":
+            raise BadInputError(f'per_sample_weights go with mode "sum", got mode {self.mode!r}')
+        if weights.shape != ids.shape:
+            raise BadInputError(f"per_sample_weights: got shape {list(weights.shape)}, expected {list(ids.shape)}")
+        return weights.reshape(-1).to(self.stored_type)
+
+    def extra_repr(self) -> str:
+        """Sizes, state and mode."""
+        return f"{super().extra_repr()}, mode={self.mode!r}"
+
+
+class DPQEmbeddingBag(Bag, DPQEmbedding):
+    """`DPQEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""
+
+
+class ANTEmbeddingBag(Bag, ANTEmbedding):
+    """`ANTEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""
+
+
+class TTEmbeddingBag(Bag, TTEmbedding):
+    """`TTEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""

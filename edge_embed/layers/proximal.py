@@ -1,0 +1,189 @@
+"""`ProximalOptimizer`: the step after the optimiser's own that makes transforms of ANT layers sparse.
+
+    T = max(T - step * penalty, 0)          (eq. 3; on all rows, after every step)
+
+``step`` is what the optimiser multiplies a gradient with: its learning rate, or, where it adapts one to each number,
+that one. A number that gets small gradients is then thresholded as much faster as it would learn faster, and rows
+that never come up become empty.
+
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 1; the adaptive
+step is that of the authors' released code.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adagrad, NAdam, Optimizer, RAdam, RMSprop
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+
+Step = Tensor | float
+
+
+class ProximalOptimizer(Optimizer):
+    """Wraps an optimiser; each of its steps is followed by the proximal step of every `ANTEmbedding`.
+
+    Use it wherever the wrapped optimiser would be used: parameter groups, state and ``state_dict`` are its own, so
+    checkpoints go from one to the other, and schedulers of the learning rate take either.
+
+    The threshold follows the optimiser, so ``penalty`` has to be chosen with it: it is in the units of the gradient
+    of the loss. An adaptive optimiser that adds a tiny ``eps`` to its denominator, as Adam does with 1e-8, takes
+    gigantic steps where gradients are zero: rows that have not come up yet are emptied at once. The authors' code has
+    1e-3 there; so does ``torch.optim.Adam(..., eps=1e-3)``.
+
+    Args:
+        optimizer: any optimiser over the parameters of the layers, and of the rest of the model.
+        layers: a model, or several; every trainable `ANTEmbedding` in it takes part.
+        penalty: lambda_2 of eq. (1), the weight of the sum of T; 0 keeps T >= 0 and no more. May be changed while
+            training.
+
+    Raises:
+        BadInputError: if there is no such layer, if its transform is not among the parameters of the optimiser, or
+            if the penalty is negative or not a number.
+    """
+
+    optimizer: Optimizer
+    layers: list[ANTEmbedding]
+    penalty: float
+
+    def __init__(self, optimizer: Optimizer, layers: nn.Module | Iterable[nn.Module], penalty: float) -> None:
+        given = [layers] if isinstance(layers, nn.Module) else list(layers)
+        self.__setstate__({"optimizer": optimizer, "layers": _ant_layers(given), "penalty": penalty})
+        if not penalty >= 0 or penalty == float("inf"):
+            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty}")
+        if not self.layers:
+            raise BadInputError("found no trainable ANTEmbedding: give the model that holds it, before freezing")
+        held = {id(parameter) for _, parameter in self._held()}
+        if any(layer.transform.requires_grad and id(layer.transform) not in held for layer in self.layers):
+            raise BadInputError("the transform of an ANTEmbedding is not among the optimiser's parameters: add it")
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Those of the wrapped optimiser."""
+        return self.optimizer.param_groups
+
+    @property
+    def state(self) -> Mapping[Tensor, Any]:  # type: ignore[override]
+        """That of the wrapped optimiser."""
+        return self.optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        """Those of the wrapped optimiser."""
+        return self.optimizer.defaults
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Step the optimiser, then shrink the transforms that it has just moved."""
+        loss: float | None = self.optimizer.step(closure) if closure is not None else self.optimizer.step()
+        self.shrink()
+        return loss
+
+    @torch.no_grad()
+    def shrink(self) -> None:
+        """The proximal step alone. Transforms without a gradient stay: the optimiser has not moved them either."""
+        transforms = {id(layer.transform) for layer in self.layers if not layer.frozen}
+        for group, parameter in self._held():
+            if id(parameter) not in transforms or parameter.grad is None:
+                continue
+            if self.penalty > 0:
+                parameter.sub_(_step(self.optimizer, group, parameter), alpha=self.penalty)
+            parameter.clamp_(min=0)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients."""
+        self.optimizer.zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the wrapped optimiser."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state of the wrapped optimiser."""
+        self.optimizer.load_state_dict(state_dict)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the wrapped optimiser."""
+        self.optimizer.add_param_group(param_group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer, "layers": self.layers, "penalty": self.penalty}
+
+    def _held(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
+        """Every parameter of the optimiser with its group."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                yield group, parameter
+
+
+def _ant_layers(modules: Iterable[nn.Module]) -> list[ANTEmbedding]:
+    found = {id(layer): layer for module in modules for layer in module.modules() if isinstance(layer, ANTEmbedding)}
+    return [layer for layer in found.values() if not layer.frozen]
+
+
+def _step(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Step:
+    """What ``optimizer`` has just multiplied the gradient of ``parameter`` with: one number, or one for each."""
+    state = optimizer.state[parameter]
+    for kind, step in _ADAPTIVE.items():
+        if isinstance(optimizer, kind):
+            return step(group, state)
+    if "exp_avg_sq" in state and "betas" in group:  # Adam, AdamW and what is made after them, such as Yogi
+        return _adam(group, state)
+    rate: Step = group["lr"]
+    return rate
+
+
+def _denominator(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    """Root of the mean square of the gradients, without the bias of its first steps, plus eps."""
+    square = state.get("max_exp_avg_sq", state["exp_avg_sq"])
+    mean: Tensor = square / (1 - group["betas"][1] ** float(state["step"]))
+    return mean.sqrt_().add_(group["eps"])
+
+
+def _adam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    rate: Step = group["lr"] / (1 - group["betas"][0] ** float(state["step"]))
+    return rate / _denominator(group, state)
+
+
+def _nadam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    rate: Step = group["lr"]  # what it multiplies gradient and momentum with sums up to about one
+    return rate / _denominator(group, state)
+
+
+def _radam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Step:
+    """Not adaptive before the variance of the mean square is defined (rho <= 5)."""
+    (beta1, beta2), step = group["betas"], float(state["step"])
+    rate: Step = group["lr"] / (1 - beta1**step)
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * step * beta2**step / (1 - beta2**step)
+    if length <= 5:
+        return rate
+    ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    root: Tensor = state["exp_avg_sq"].sqrt() + group["eps"]
+    rate = rate * (ratio * (1 - beta2**step)) ** 0.5
+    return rate / root
+
+
+def _adagrad(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    rate: Step = group["lr"] / (1 + (float(state["step"]) - 1) * group["lr_decay"])
+    root: Tensor = state["sum"].sqrt() + group["eps"]
+    return rate / root
+
+
+def _rmsprop(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    square: Tensor = state["square_avg"]
+    if group["centered"]:
+        square = square - state["grad_avg"].square()
+    root: Tensor = square.sqrt() + group["eps"]
+    rate: Step = group["lr"]
+    return rate / root
+
+
+_ADAPTIVE: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any]], Step]] = {
+    NAdam: _nadam,
+    RAdam: _radam,
+    Adagrad: _adagrad,
+    RMSprop: _rmsprop,
+}

@@ -1,0 +1,186 @@
+"""`CompressedEmbedding`: what the layers of all methods share.
+
+A method says what its table is made of and how rows are computed while it learns; looking up, reducing bags,
+multiplying with every row, padding, types and capture are the same for all.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops.ids import check_id_range, integer_ids
+from edge_embed.ops.logits import check_hidden, row_blocks
+from edge_embed.ops.operators import TableOperators, Use
+
+
+class CompressedEmbedding(nn.Module):
+    """Base of the embedding layers: an ``nn.Embedding`` whose table is never stored dense.
+
+    Args:
+        num_embeddings: rows n.
+        embedding_dim: d.
+        padding_idx: this row is exactly zero and gets no gradient; negative ones count from the end.
+        dtype: of the rows, as for ``nn.Embedding``.
+
+    Raises:
+        BadInputError: for impossible sizes.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, size in (("num_embeddings", num_embeddings), ("embedding_dim", embedding_dim)):
+            check_count(name, size)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+        self.dtype = dtype or torch.get_default_dtype()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether only what is stored at inference is left, and nothing learns any more."""
+        raise NotImplementedError
+
+    def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
+        """The operators of the present state, and the arguments that say which table they work on."""
+        raise NotImplementedError
+
+    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Rows as the method trains them, differentiable.
+
+        Args:
+            ids: int64 [B], in range.
+            share: what a regularisation term of the method counts: the part of a step's rows that these are.
+            update: whether statistics of the method follow these rows; false where rows are computed again.
+
+        Returns:
+            [B, d]; the padding row may hold anything.
+        """
+        raise NotImplementedError
+
+    @property
+    def stored_type(self) -> torch.dtype:
+        """Type of the rows as the table stores them; what `forward` returns has ``dtype``."""
+        raise NotImplementedError
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow ``.half()``, ``.to(dtype)`` and the like: a frozen table may be stored in another type."""
+        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    @property
+    def learns(self) -> bool:
+        """Whether the forward pass is that of training."""
+        return self.training and not self.frozen
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows of ``ids``: integers of shape (*) -> (*, d).
+
+        Raises:
+            BadInputError: for ids that are not integers.
+            IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+        """
+        ids = integer_ids(ids)
+        if self.learns:
+            return self._learning_rows(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
+        return self.use("rows", ids)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Products with every row of the table: [*, d] -> [*, n]. The dense table is never whole in memory.
+
+        Raises:
+            BadInputError: for hidden states that are not float [*, d].
+        """
+        if self.learns:
+            check_hidden(hidden, self.embedding_dim)
+            return self.training_logits(hidden)
+        return self.use("logits", hidden)
+
+    def training_logits(self, hidden: Tensor) -> Tensor:
+        """Logits as the method trains them; a method with a shorter way overrides this."""
+        flat = hidden.reshape(-1, self.embedding_dim)
+        logits = _BlockedLogits.apply(self, flat, *self.parameters())  # type: ignore[no-untyped-call]
+        result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
+        return result
+
+    def use(self, use: Use, *arguments: Any) -> Tensor:
+        """One use of the table as it is at inference; rows stored in another type become ``dtype``."""
+        operators, table = self._table()
+        result = operators(use, *arguments, *table)
+        return result if use == "logits" or self.stored_type == self.dtype else result.to(self.dtype)
+
+    def _learning_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Training rows [B, d] of int64 [B], checked, the padding row zero."""
+        check_id_range(ids, self.num_embeddings)
+        rows = self.training_rows(ids, share, update)
+        if self.padding_idx is None:
+            return rows
+        return rows.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0.0)
+
+
+class _BlockedLogits(torch.autograd.Function):
+    """hidden [B, d] -> logits [B, n], a block of rows at a time; the backward pass computes the rows again."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: CompressedEmbedding, hidden: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.layer = layer
+        ctx.save_for_backward(hidden, *parameters)
+        logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
+        for begin, end, rows in _blocks(layer, hidden.device, update=True):
+            logits[:, begin:end] = hidden @ rows.t()
+        return logits
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, *parameters = ctx.saved_tensors
+        wanted = [parameter for parameter in parameters if parameter.requires_grad]
+        found: list[Tensor | None] = [None] * len(wanted)
+        hidden_gradient = torch.zeros_like(hidden)
+        with torch.enable_grad():
+            for begin, end, rows in _blocks(ctx.layer, hidden.device, update=False):
+                gradient = gradients[0][:, begin:end]  # [B, block]
+                hidden_gradient += gradient @ rows.detach()
+                parts = torch.autograd.grad(rows, wanted, gradient.t() @ hidden, allow_unused=True)
+                found = [_add(total, part) for total, part in zip(found, parts, strict=True)]
+        by_parameter = dict(zip(map(id, wanted), found, strict=True))
+        return None, hidden_gradient, *(by_parameter.get(id(parameter)) for parameter in parameters)
+
+
+def _blocks(layer: CompressedEmbedding, device: torch.device, update: bool) -> Iterator[tuple[int, int, Tensor]]:
+    """First id, end and rows of consecutive blocks; each counts by its rows, but for the padding row."""
+    padding = layer.padding_idx
+    total = max(1, layer.num_embeddings - (padding is not None))
+    for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
+        counted = end - begin - (padding is not None and begin <= padding < end)
+        yield begin, end, layer._learning_rows(torch.arange(begin, end, device=device), counted / total, update)
+
+
+def _add(total: Tensor | None, part: Tensor | None) -> Tensor | None:
+    if total is None or part is None:
+        return part if total is None else total
+    return total + part
+
+
+def check_count(name: str, count: object, least: int = 1) -> None:
+    """Raise `BadInputError` unless ``count`` is an integer and at least ``least``."""
+    if not isinstance(count, int):
+        raise BadInputError(f"{name} must be an integer, got {count!r}")
+    if count < least:
+        raise BadInputError(f"{name} must be at least {least}, got {count}")
+
+
+def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+    """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
+    if padding_idx is None:
+        return None
+    if not -num_embeddings <= padding_idx < num_embeddings:
+        raise BadInputError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
+    return padding_idx % num_embeddings

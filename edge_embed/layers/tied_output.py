@@ -1,0 +1,51 @@
+"""`TiedOutput`: an output layer over the table of an embedding layer.
+
+logits[*, i] = <hidden[*], E[i]> + bias[i]
+"""
+
+import torch
+from torch import Tensor, nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import CompressedEmbedding
+
+
+class TiedOutput(nn.Module):
+    """Logits straight from a compressed table; what learns is the table of the embedding layer itself.
+
+    With the model's input embedding the two are tied: they share one table, which is trained by both and stored
+    once. With an embedding of its own the output layer is compressed, and not tied. The dense table is never
+    whole in memory, neither in training nor in the exported file. The logit of a padding row is 0 plus its bias.
+
+    Args:
+        embedding: a `DPQEmbedding`, `ANTEmbedding` or `TTEmbedding` (or one of their bags).
+        bias: a number for each row, [n]; ``True`` for one that starts at zero, None for none.
+
+    Shape:
+        hidden [*, d] -> (*, n), in the dtype of ``hidden``.
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(self, embedding: CompressedEmbedding, bias: Tensor | bool | None = None) -> None:
+        super().__init__()
+        if not isinstance(embedding, CompressedEmbedding):
+            expected = "expected a compressed embedding layer, such as edge_embed.DPQEmbedding"
+            raise BadInputError(f"got a {type(embedding).__name__}, {expected}")
+        self.embedding = embedding
+        if bias is None or bias is False:
+            self.register_parameter("bias", None)
+            return
+        start = torch.zeros(embedding.num_embeddings, dtype=embedding.dtype) if bias is True else bias
+        if start.shape != (embedding.num_embeddings,):
+            raise BadInputError(f"bias: got shape {list(start.shape)}, expected [{embedding.num_embeddings}]")
+        self.bias = nn.Parameter(start.detach().clone())
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits [*, n] of hidden states [*, d].
+
+        Raises:
+            BadInputError: for hidden states that are not float [*, d].
+        """
+        logits = self.embedding.logits(hidden)
+        return logits if self.bias is None else logits + self.bias

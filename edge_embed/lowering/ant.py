@@ -1,0 +1,28 @@
+"""ANT: both states of a table -> `PackedANT`."""
+
+from typing import Any
+
+from edge_embed.lowering.method import Method, OnBlock
+from edge_embed.ops import ant
+from edge_embed.packed.ant import PackedANT
+
+
+def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedANT:
+    transform, anchors, padding_idx = arguments
+    return ant.pack(transform, anchors, padding_idx, on_block=on_block)
+
+
+def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:
+    *tensors, padding_idx = arguments
+    offsets, ids, weights, scale, anchors = (tensor.detach().cpu().contiguous().numpy() for tensor in tensors)
+    packed = PackedANT(offsets, ids, weights, scale, anchors, padding_idx)
+    on_block(packed.num_embeddings)
+    return packed
+
+
+ANT = Method(
+    name=PackedANT.method,
+    packers={ant.TRAINABLE: _pack_trainable, ant.FROZEN: _pack_frozen},
+    operators=ant.FROZEN,
+    arguments=lambda packed, tensors: (*tensors, packed.padding_idx),
+)

@@ -1,0 +1,189 @@
+"""Anchor & Transform (ANT): rows of a trainable and of a frozen table, and packing.
+
+    E = max(T, 0) A                      trainable; T >= 0 while `edge_embed.layers.proximal` trains it
+    E[i] = scale * sum_t w_t A[a_t]      frozen; t runs over the nonzeros of row i of T, stored in CSR
+
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1); rows of T
+are taken first and then multiplied with A (appendix H).
+
+Shapes: n rows, d embedding dim, A anchors, B ids; nnz nonzeros of T, m of them in the rows asked for.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops import pairwise
+from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
+from edge_embed.ops.storage import stored_array
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.ant_transform import csr_from_dense
+
+WeightType = Literal["float32", "float16", "int8"]
+
+# Nonzeros that are added one after the other: the sum of thousands would lose bits.
+_PIECE = 32
+# torch gathers no uint16 and uint32; the signed type of the same width does, and these bits take the sign away.
+_SIGNED = {torch.uint16: (torch.int16, 0xFFFF), torch.uint32: (torch.int32, 0xFFFFFFFF)}
+
+
+def products(transform: Tensor, anchors: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul) -> Tensor:
+    """Rows of T times the anchors (eq. 1): [B, A], [A, d] -> [B, d]; sums of half precision are float32."""
+    wide = torch.promote_types(anchors.dtype, torch.float32)
+    return multiply(transform.clamp(min=0).to(wide), anchors.to(wide)).to(anchors.dtype)
+
+
+def trainable_rows(ids: Tensor, transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Tensor:
+    """Rows of a trainable table: transform [n, A], anchors [A, d] -> [*ids, d]; differentiable."""
+    check_id_range(ids, transform.shape[0])
+    chosen = functional.embedding(ids.reshape(-1).long(), transform)  # [B, A]
+    return finish_rows(products(chosen, anchors, pairwise.product), ids, padding_idx)
+
+
+def frozen_rows(
+    ids: Tensor,
+    row_offsets: Tensor,
+    anchor_ids: Tensor,
+    weights: Tensor,
+    weight_scale: Tensor,
+    anchors: Tensor,
+    padding_idx: int | None,
+) -> Tensor:
+    """Rows of a frozen table -> [*ids, d]; memory for the nonzeros of these rows and for the rows, no more.
+
+    Args:
+        ids: integers of any shape.
+        row_offsets: int32 [n + 1]; nonzeros of row i are row_offsets[i] ... row_offsets[i + 1] - 1.
+        anchor_ids: uint8, uint16 or uint32 [nnz].
+        weights: float or int8 [nnz].
+        weight_scale: float32 [1].
+        anchors: [A, d], of the type of the rows.
+        padding_idx: the row that is zero, or None.
+
+    Raises:
+        BadInputError: if a row's range lies outside the table, or an anchor id is A or more; it names the row.
+    """
+    if torch.compiler.is_dynamo_compiling() or anchors.is_meta:  # the number of nonzeros is not known there
+        opaque: Tensor = FROZEN.rows(ids, row_offsets, anchor_ids, weights, weight_scale, anchors, padding_idx)
+        return opaque
+    check_id_range(ids, row_offsets.shape[0] - 1)
+    flat = ids.reshape(-1).long()  # [B]
+    begins = row_offsets.index_select(0, flat).long()  # [B]
+    counts = row_offsets.index_select(0, flat + 1).long() - begins  # [B]
+    _check_ranges(flat, begins, counts, weights.shape[0])
+    bags = functional.pad(counts.cumsum(0), (1, 0))  # [B + 1], where each row begins among the m
+    positions = torch.arange(int(bags[-1]), device=flat.device)
+    positions += (begins - bags[:-1]).repeat_interleave(counts)  # [m]
+    chosen = _gathered(anchor_ids, positions)  # [m]
+    _check_anchor_ids(chosen, anchors.shape[0], flat, counts)
+    wide = torch.promote_types(anchors.dtype, torch.float32)
+    rows = _sums(chosen, weights.index_select(0, positions).to(wide), anchors.to(wide), counts)  # [B, d]
+    return finish_rows((rows * weight_scale.to(wide)).to(anchors.dtype), ids, padding_idx)
+
+
+def _sums(anchor_ids: Tensor, weights: Tensor | None, anchors: Tensor, counts: Tensor) -> Tensor:
+    """Weighted sums of anchors: [m] of both, counts [B] -> [B, d]; see `edge_embed.ops.pairwise` for the pieces."""
+    pieces = (counts + _PIECE - 1).div(_PIECE, rounding_mode="floor").clamp(min=1)  # [B]
+    order = torch.arange(int(pieces.sum()), device=counts.device)  # [P]
+    within = order - (pieces.cumsum(0) - pieces).repeat_interleave(pieces)  # [P], 0, 1, ... in each row
+    begins = (counts.cumsum(0) - counts).repeat_interleave(pieces) + _PIECE * within  # [P]
+    sums = functional.embedding_bag(
+        anchor_ids,
+        anchors,
+        functional.pad(begins, (0, 1), value=len(anchor_ids)),
+        mode="sum",
+        per_sample_weights=weights,
+        include_last_offset=True,
+    )  # [P, d]
+    return sums if len(sums) == len(counts) else _sums(order, None, sums, pieces)
+
+
+def _gathered(anchor_ids: Tensor, positions: Tensor) -> Tensor:
+    """Anchor ids of some nonzeros: int64 [m]."""
+    if anchor_ids.dtype not in _SIGNED:
+        return anchor_ids.index_select(0, positions).long()
+    signed, mask = _SIGNED[anchor_ids.dtype]
+    return anchor_ids.view(signed).index_select(0, positions).long() & mask
+
+
+def _check_ranges(ids: Tensor, begins: Tensor, counts: Tensor, total: int) -> None:
+    wrong = (begins < 0) | (counts < 0) | (begins + counts > total)
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        first, last = int(begins[at]), int(begins[at] + counts[at])
+        expected = f"expected a rising range within 0 to {total}, the number of weights"
+        raise BadInputError(f"row_offsets: row {int(ids[at])}: got {first} to {last}, {expected}")
+
+
+def _check_anchor_ids(anchor_ids: Tensor, num_anchors: int, ids: Tensor, counts: Tensor) -> None:
+    wrong = anchor_ids >= num_anchors
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        row = int(ids.repeat_interleave(counts)[at])
+        got = f"got {int(anchor_ids[at])}, expected 0 to {num_anchors - 1}"
+        raise BadInputError(f"anchor_ids: row {row}: {got}")
+
+
+def pack(
+    transform: Tensor,
+    anchors: Tensor,
+    padding_idx: int | None,
+    weight_type: WeightType | None = None,
+    on_block: Callable[[int], None] = lambda rows: None,
+) -> PackedANT:
+    """Lower a trainable table: the nonzeros of max(T, 0) in CSR.
+
+    Args:
+        transform: [n, A].
+        anchors: float32 or float16 [A, d].
+        padding_idx: the row that is zero, or None.
+        weight_type: of the stored nonzeros, by default that of ``transform``; what rounds to zero is dropped.
+        on_block: called with the number of finished rows after each block.
+
+    Raises:
+        BadInputError: if a weight is NaN or infinite or too large for its type, or of a type that is not stored.
+    """
+    stored_anchors, stored = stored_array(anchors), stored_array(transform)
+    lowest = stored.min()
+    if np.isfinite(lowest) and lowest < 0:
+        stored = np.maximum(stored, 0)
+    return PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
+
+
+def with_weight_type(packed: PackedANT, weight_type: WeightType) -> PackedANT:
+    """Store the nonzeros in another type; what rounds to zero is dropped.
+
+    Raises:
+        BadInputError: if there is no such type, or a weight is too large for it.
+    """
+    weights = packed.weights * packed.weight_scale  # [nnz], float32
+    if not len(weights):
+        weights = np.zeros(1, np.float32)  # the type is all that changes
+    kept, _, stored, scale = csr_from_dense(weights[:, np.newaxis], None, weight_type)
+    chosen = packed.anchor_ids[np.diff(kept)[: len(packed.anchor_ids)] > 0]
+    return PackedANT(kept[packed.row_offsets], chosen, stored, scale, packed.anchors, packed.padding_idx)
+
+
+TRAINABLE = define(
+    "ant_trainable",
+    "Tensor transform, Tensor anchors, int? padding_idx",
+    trainable_rows,
+    size=lambda transform, anchors, padding_idx: (transform.shape[0], anchors.shape[1]),
+    like=lambda transform, anchors, padding_idx: anchors,
+)
+FROZEN = define(
+    "ant_frozen",
+    "Tensor row_offsets, Tensor anchor_ids, Tensor weights, Tensor weight_scale, Tensor anchors, int? padding_idx",
+    frozen_rows,
+    size=lambda row_offsets, anchor_ids, weights, weight_scale, anchors, padding_idx: (
+        row_offsets.shape[0] - 1,
+        anchors.shape[1],
+    ),
+    like=lambda row_offsets, anchor_ids, weights, weight_scale, anchors, padding_idx: anchors,
+)

@@ -1,0 +1,42 @@
+"""Output heads: hidden E^T from blocks of rows, so that the dense table never exists.
+
+logits[*, i] = <hidden[*], E[i]>
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops.pairwise import product
+
+# Elements of a block of rows: large enough for an efficient product, small enough to stay in a cache.
+_BLOCK_ELEMENTS = 1 << 19
+
+
+def row_blocks(num_embeddings: int, embedding_dim: int) -> Iterator[tuple[int, int]]:
+    """First and last-but-one id of consecutive blocks of rows."""
+    step = max(1, _BLOCK_ELEMENTS // embedding_dim)
+    for begin in range(0, num_embeddings, step):
+        yield begin, min(begin + step, num_embeddings)
+
+
+def check_hidden(hidden: Tensor, embedding_dim: int) -> None:
+    """Raise `BadInputError` unless ``hidden`` is a float tensor [*, d]."""
+    if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
+        kind = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
+        raise BadInputError(f"hidden states must be a float tensor, got {kind}")
+    if hidden.ndim == 0 or hidden.shape[-1] != embedding_dim:
+        got = f"got {list(hidden.shape)}"
+        raise BadInputError(f"hidden states must be [*, {embedding_dim}], the width of the table: {got}")
+
+
+def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int) -> Tensor:
+    """Logits [*, n] in the dtype of ``hidden`` [*, d]; ``rows`` gives [block, d] for ids [block]."""
+    check_hidden(hidden, embedding_dim)
+    logits = hidden.new_empty(*hidden.shape[:-1], num_embeddings)
+    for begin, end in row_blocks(num_embeddings, embedding_dim):
+        block = rows(torch.arange(begin, end, device=hidden.device))
+        logits[..., begin:end] = product(hidden, block.to(hidden.dtype).t())
+    return logits

@@ -1,0 +1,108 @@
+"""The opaque torch operators of a table, one for each use, all made from the function that computes its rows.
+
+    rows    ids [*]                                             -> E[ids]           [*, d]
+    bag     ids [N], offsets [B + 1], sample_weights [N], mode  -> reduced E[ids]   [B, d]
+    logits  hidden [*, d]                                       -> hidden E^T       [*, n]
+
+While a model is captured, a layer calls them on its parameters; lowering finds them in the graph and puts the
+same uses of the packed table in their place. A table's own arguments come last and end with ``padding_idx``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from edge_embed.ops.bag import check_offsets, reduce_bags
+from edge_embed.ops.logits import block_logits
+
+Use = Literal["rows", "bag", "logits"]
+
+# What comes before the table in the schema of each use.
+LEADING: dict[Use, tuple[str, ...]] = {
+    "rows": ("Tensor ids",),
+    "bag": ("Tensor ids", "Tensor offsets", "Tensor? sample_weights", "str mode"),
+    "logits": ("Tensor hidden",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TableOperators:
+    """Three operators over one form of table, trainable or frozen.
+
+    Attributes:
+        name: such as ``dpq_frozen``; the operators are ``edge_embed::<name>_<use>``.
+        rows: the operator that looks rows up.
+        bag: the operator that reduces bags of rows.
+        logits: the operator that multiplies with every row.
+        plain: the functions behind them, differentiable where the table is.
+        size: n and d, from the arguments of a table.
+    """
+
+    name: str
+    rows: Any
+    bag: Any
+    logits: Any
+    plain: Mapping[Use, Callable[..., Tensor]]
+    size: Callable[..., tuple[int, int]]
+
+    @property
+    def uses(self) -> dict[Use, Any]:
+        """The operators by use."""
+        return {"rows": self.rows, "bag": self.bag, "logits": self.logits}
+
+    def __call__(self, use: Use, *arguments: Any) -> Tensor:
+        """Compute a use; opaque while a model is captured."""
+        chosen = self.uses if torch.compiler.is_exporting() else self.plain
+        result: Tensor = chosen[use](*arguments)
+        return result
+
+
+def define(
+    name: str,
+    table: str,
+    rows: Callable[..., Tensor],
+    size: Callable[..., tuple[int, int]],
+    like: Callable[..., Tensor],
+) -> TableOperators:
+    """Register the operators of one form of table.
+
+    Args:
+        name: of the form.
+        table: the schema of its arguments, ``padding_idx`` last: ``"Tensor codes, ..., int? padding_idx"``.
+        rows: (ids of any shape, *table) -> [*ids, d], the padding row zero; refuses ids out of range.
+        size: (*table) -> n and d.
+        like: (*table) -> a tensor of the dtype and device of the rows.
+    """
+
+    def bag(ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, *arguments: Any) -> Tensor:
+        check_offsets(offsets, ids.shape[0])
+        return reduce_bags(rows(ids, *arguments), ids, offsets, sample_weights, mode, arguments[-1])
+
+    def logits(hidden: Tensor, *arguments: Any) -> Tensor:
+        return block_logits(hidden, lambda ids: rows(ids, *arguments), *size(*arguments))
+
+    plain: dict[Use, Callable[..., Tensor]] = {"rows": rows, "bag": bag, "logits": logits}
+    fakes: dict[Use, Callable[..., Tensor]] = {
+        "rows": lambda ids, *arguments: like(*arguments).new_empty(*ids.shape, size(*arguments)[1]),
+        "bag": lambda ids, offsets, weights, mode, *arguments: like(*arguments).new_empty(
+            offsets.shape[0] - 1, size(*arguments)[1]
+        ),
+        "logits": lambda hidden, *arguments: hidden.new_empty(*hidden.shape[:-1], size(*arguments)[0]),
+    }
+    operators = {}
+    for use, function in plain.items():
+        schema = f"({', '.join(LEADING[use])}, {table}) -> Tensor"
+        operator = torch.library.custom_op(f"edge_embed::{name}_{use}", function, mutates_args=(), schema=schema)
+        operator.register_fake(fakes[use])
+        operators[use] = getattr(torch.ops.edge_embed, f"{name}_{use}").default
+    return TableOperators(name, operators["rows"], operators["bag"], operators["logits"], plain, size)
+
+
+def finish_rows(rows: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:
+    """Rows [B, d] of flattened ids -> [*ids, d], the padding row exactly zero."""
+    if padding_idx is not None:
+        rows = rows.masked_fill((ids.reshape(-1) == padding_idx).unsqueeze(-1), 0.0)
+    return rows.reshape(*ids.shape, rows.shape[-1])

@@ -1,0 +1,40 @@
+"""Weights of a layer as arrays of the packed form."""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+
+StoredType = Literal["float32", "float16"]
+
+STORED_TYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
+
+
+def stored_array(weight: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
+    """A float32 or float16 weight as the packed form keeps it, without a copy where it lies on the host.
+
+    Raises:
+        BadInputError: if it has another type.
+    """
+    if weight.dtype not in STORED_TYPES.values():
+        expected = f"packed tables hold {' or '.join(STORED_TYPES)}"
+        raise BadInputError(f"weights are {weight.dtype}; {expected}: call .float() on the layer first")
+    return weight.detach().cpu().contiguous().numpy()
+
+
+def rounded(weight: Tensor, stored_type: StoredType) -> Tensor:
+    """A weight in the type it is to be stored in.
+
+    Raises:
+        BadInputError: if there is no such type, or a number is too large for it.
+    """
+    if stored_type not in STORED_TYPES:
+        raise BadInputError(f"got type {stored_type!r:.80}, expected one of {', '.join(STORED_TYPES)}")
+    stored = weight.detach().to(STORED_TYPES[stored_type])
+    if not stored.isfinite().all():
+        largest = torch.finfo(stored.dtype).max
+        raise BadInputError(f"a weight is not finite in {stored_type}, which ends at {largest}: keep float32")
+    return stored

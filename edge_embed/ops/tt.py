@@ -1,0 +1,79 @@
+"""Tensor train (TT): rows from a few small cores, and packing.
+
+    id = ((i_1 I_2 + i_2) I_3 + i_3) ...       column = ((j_1 J_2 + j_2) J_3 + j_3) ...
+    E[id, column] = trace(G_1[i_1, :, j_1, :] G_2[i_2, :, j_2, :] ... G_N[i_N, :, j_N, :])
+
+Source: "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission), eq. (1). The order of
+the indices is that of the packed form: i_1 and j_1 count most. With R_0 = R_N = 1 the trace is the one number there
+is; with more it is a tensor ring (appendix B of the paper).
+
+Shapes: N cores [I_k, R_{k-1}, J_k, R_k], n <= prod I_k rows, d = prod J_k, B ids.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from edge_embed.ops import pairwise
+from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
+from edge_embed.ops.storage import stored_array
+from edge_embed.packed.tt import PackedTT
+
+
+def digits(ids: Tensor, row_shape: list[int]) -> list[Tensor]:
+    """Row indices i_1 ... i_N of int64 ids [B], each [B]; i_1 counts most."""
+    found = []
+    for size in reversed(row_shape[1:]):
+        found.append(ids % size)
+        ids = ids.div(size, rounding_mode="floor")
+    return [ids, *reversed(found)]
+
+
+def chain(ids: Tensor, cores: list[Tensor]) -> Tensor:
+    """Products of the slices of int64 ids [B], from left to right: [B, d] in the type of the cores."""
+    wide = torch.promote_types(cores[0].dtype, torch.float32)
+    ring, width = cores[0].shape[1], _width(cores)
+    first, *others = digits(ids, [core.shape[0] for core in cores])
+    state = cores[0].index_select(0, first).to(wide).flatten(1, 2)  # [B, R_0 J_1, R_1]
+    for core, digit in zip(cores[1:], others, strict=True):
+        step = core.index_select(0, digit).to(wide).flatten(2)  # [B, R, J R']
+        state = pairwise.product(state, step).reshape(
+            -1, state.shape[1] * core.shape[2], core.shape[3]
+        )  # [B, R_0 J.., R']
+    if ring > 1:
+        state = state.reshape(-1, ring, width, ring).diagonal(dim1=1, dim2=3).sum(-1)  # [B, d]
+    return state.reshape(-1, width).to(cores[0].dtype)
+
+
+def _width(cores: list[Tensor]) -> int:
+    return math.prod([core.shape[2] for core in cores])
+
+
+def rows(ids: Tensor, cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> Tensor:
+    """Rows of a table: ids of any shape -> [*ids, d]; differentiable.
+
+    Raises:
+        IdOutOfRangeError: for ids below 0 or at least ``num_embeddings``, though the cores have more rows.
+    """
+    check_id_range(ids, num_embeddings)
+    return finish_rows(chain(ids.reshape(-1).long(), cores), ids, padding_idx)
+
+
+def pack(cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> PackedTT:
+    """Lower a table: its cores as they are.
+
+    Raises:
+        BadInputError: if a weight is NaN or infinite, or neither float32 nor float16.
+    """
+    return PackedTT(tuple(stored_array(core) for core in cores), num_embeddings, padding_idx)
+
+
+TT = define(
+    "tt",
+    "Tensor[] cores, int num_embeddings, int? padding_idx",
+    rows,
+    size=lambda cores, num_embeddings, padding_idx: (num_embeddings, _width(cores)),
+    like=lambda cores, num_embeddings, padding_idx: cores[0],
+)

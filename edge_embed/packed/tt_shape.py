@@ -1,0 +1,120 @@
+"""The sizes of a tensor-train table: what follows from its row shape, column shape and ranks.
+
+    n <= I_1 ... I_N     d = J_1 ... J_N     core k: I_k R_{k-1} J_k R_k numbers     R_0 = R_N
+
+R_0 = 1 is a tensor train, R_0 > 1 a tensor ring. The compression ratio follows the paper (Hrinchuk et al.
+2020, Tensorized Embedding Layers, Table 1): numbers of the full layer / numbers of all cores.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
+from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
+
+MIN_CORES, MAX_CORES = 2, 6
+MAX_STATE = 1 << 22
+"""Numbers that a lookup holds per row at most. A few small cores could otherwise ask for any amount of memory."""
+
+
+@dataclass(frozen=True)
+class TTShape:
+    """The numbers that fix every size of a tensor-train or tensor-ring table.
+
+    Attributes:
+        num_embeddings: Rows n, at least 1.
+        row_shape: I_1 ... I_N with I_1 ... I_N >= n; N = 2 to 6.
+        col_shape: J_1 ... J_N; d is their product.
+        ranks: R_0 ... R_N, the last equal to the first.
+        value_type: Of the cores, and so of the rows: ``float32`` or ``float16``.
+
+    Raises:
+        BadInputError: One of them is out of range, they do not fit each other, a size does not fit 63 bits,
+            or a lookup would hold more than ``MAX_STATE`` numbers per row.
+    """
+
+    num_embeddings: int
+    row_shape: tuple[int, ...]
+    col_shape: tuple[int, ...]
+    ranks: tuple[int, ...]
+    value_type: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_count("num_embeddings", self.num_embeddings)
+        cores = len(self.row_shape)
+        if not MIN_CORES <= cores <= MAX_CORES:
+            raise BadInputError(f"row_shape: got {cores} factors, expected {MIN_CORES} to {MAX_CORES}")
+        for name, factors, length in (
+            ("row_shape", self.row_shape, cores),
+            ("col_shape", self.col_shape, cores),
+            ("ranks", self.ranks, cores + 1),
+        ):
+            if len(factors) != length:
+                raise BadInputError(f"{name}: got {len(factors)} numbers, expected {length} for {cores} cores")
+            for index, factor in enumerate(factors):
+                check_count(f"{name}[{index}]", factor)
+        if self.ranks[0] != self.ranks[-1]:
+            raise BadInputError(f"ranks: got {_short(self.ranks)}, expected the last equal to the first")
+        if not self.num_embeddings <= self.num_rows <= MAX_SIZE:
+            expected = f"expected {self.num_embeddings} (num_embeddings) to {MAX_SIZE}"
+            raise BadInputError(f"row_shape: got {_short(self.row_shape)} with product {self.num_rows}, {expected}")
+        check_float_type("value_type", self.value_type)
+        check_total(self.num_embeddings, self.embedding_dim, self.nbytes)
+        if self.state > MAX_STATE:
+            raise BadInputError(
+                f"col_shape {_short(self.col_shape)} and ranks {_short(self.ranks)}: a lookup would hold {self.state} "
+                f"numbers per row, expected at most {MAX_STATE}; use smaller ranks"
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """I_1 ... I_N, at least n; ids from n on are refused all the same."""
+        return math.prod(self.row_shape)
+
+    @property
+    def embedding_dim(self) -> int:
+        """Columns d = J_1 ... J_N."""
+        return math.prod(self.col_shape)
+
+    @property
+    def state(self) -> int:
+        """Numbers of the largest partial product of one row, max over k of R_0 J_1 ... J_k R_k."""
+        columns = [math.prod(self.col_shape[: k + 1]) for k in range(len(self.col_shape))]
+        return self.ranks[0] * max(width * rank for width, rank in zip(columns, self.ranks[1:], strict=True))
+
+    @property
+    def num_parameters(self) -> int:
+        """Numbers in all cores."""
+        return sum(math.prod(spec.shape) for spec in self.tensor_specs().values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all cores."""
+        return FLOAT_BYTES[self.value_type] * self.num_parameters
+
+    @property
+    def compression_ratio(self) -> float:
+        """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's; with float16 cores 16 instead of the second 32."""
+        return 32 * self.num_embeddings * self.embedding_dim / (8 * self.nbytes)
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors. The cores do not show n."""
+        return {
+            "num_embeddings": self.num_embeddings,
+            "row_shape": list(self.row_shape),
+            "col_shape": list(self.col_shape),
+            "ranks": list(self.ranks),
+        }
+
+    def tensor_specs(self) -> dict[str, TensorSpec]:
+        """``core_0`` ... ``core_{N-1}``, [I_k, R_{k-1}, J_k, R_k]."""
+        factors = zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False)
+        return {f"core_{k}": TensorSpec(self.value_type, shape) for k, shape in enumerate(factors)}
+
+
+def _short(numbers: Sequence[int]) -> str:
+    return "x".join(map(str, numbers))

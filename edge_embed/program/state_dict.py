@@ -1,0 +1,98 @@
+"""Weights without a model: a state_dict, and a function of the user's own that makes the module for it.
+
+The file is read without running code from it; the function is the user's code and does run.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from edge_embed.errors import BadInputError
+
+Factory = Callable[[], nn.Module]
+
+_EXPECTED = "expected package.module:function, such as mymodel.tagger:make_model"
+# Where training scripts put the weights among the epoch, the optimiser and the rest.
+_NESTED = ("state_dict", "model_state_dict", "model")
+
+
+def import_factory(name: str, folder: Path) -> Factory:
+    """The function that ``package.module:function`` names; imports that module, which runs it.
+
+    Args:
+        name: of module and function.
+        folder: looked in first; a console script does not look into the current folder by itself.
+
+    Raises:
+        BadInputError: if there is no such module or function.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute.isidentifier():
+        raise BadInputError(f"--model {name!r:.200}: {_EXPECTED}")
+    sys.path.insert(0, str(folder))
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # the module's own code may raise anything
+        reason = f"{type(error).__name__}: {error!s:.200}"
+        raise BadInputError(f"--model {name}: {module_name} cannot be imported ({reason})") from error
+    finally:
+        sys.path.remove(str(folder))
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise BadInputError(f"--model {name}: {module_name} has no function {attribute}; {_EXPECTED}")
+    found: Factory = factory
+    return found
+
+
+def load_into(factory: Factory, path: Path) -> nn.Module:
+    """A module of ``factory`` with the weights of a file: ``torch.save`` of a state_dict, or safetensors.
+
+    Raises:
+        BadInputError: if the file holds no weights, or not exactly those of the module, or the function does
+            not return a module.
+    """
+    try:
+        module = factory()
+    except Exception as error:  # the user's own code
+        raise BadInputError(f"the function of --model failed: {type(error).__name__}: {error!s:.200}") from error
+    if not isinstance(module, nn.Module):
+        raise BadInputError(f"the function of --model returned a {type(module).__name__}, expected a torch.nn.Module")
+    weights = _weights(path)
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
+        reason = " ".join(str(error).split())
+        raise BadInputError(f"{path}: does not fit the model of --model: {reason:.1000}") from error
+    return module
+
+
+def _weights(path: Path) -> Mapping[str, Tensor]:
+    try:
+        content: Any = load_file(path)
+    except (SafetensorError, OSError):
+        content = _unpickled(path)
+    for key in _NESTED:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+            break
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise BadInputError(f"{path}: holds no state_dict: save one with torch.save(model.state_dict(), path)")
+    return content
+
+
+def _unpickled(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
+        reason = str(error).strip().partition("\n")[0]
+        raise BadInputError(
+            f"{path}: is damaged, or holds more than weights ({reason:.200}): "
+            "save them with torch.save(model.state_dict(), path)"
+        ) from error

@@ -1,0 +1,29 @@
+"""TT: a bit of a stored core -> where in the core it lies."""
+
+import numpy as np
+
+from edge_embed.packed.tt import PackedTT
+from edge_embed.validation.method import ValidationMethod
+
+
+def _locate(packed: PackedTT, tensor: str, offset: int, bit: int) -> str:
+    core = packed.tensors()[tensor]
+    index, left, column, right = map(int, np.unravel_index(offset // core.itemsize, core.shape))
+    return f"index {index}, column index {column}, ranks {left} and {right}"
+
+
+def _terms(packed: PackedTT) -> int:
+    """The largest rank: each product on the way sums over one."""
+    return int(max(core.shape[3] for core in packed.cores))
+
+
+def _comparisons(packed: PackedTT) -> int:
+    """Numbers of the largest product on the way to a row."""
+    return max(int(np.prod(core.shape[1:])) for core in packed.cores)
+
+
+def _column(packed: PackedTT, index: int) -> str:
+    return f"column {index}"
+
+
+TT = ValidationMethod(PackedTT.method, False, _locate, _terms, _comparisons, _column)

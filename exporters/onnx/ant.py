@@ -1,0 +1,135 @@
+"""ANT in ONNX: the nodes ``edge_embed::ANTEmbedding...`` and the portable body of rows.
+
+    ids, row_offsets int32 [n + 1], anchor_ids [nnz], weights [nnz], weight_scale float32 [1], anchors [A, d]
+        ->  rows [*ids, d]
+
+The nonzeros of all ids are laid end to end: what each row adds to the position of its entries is scattered to where
+the row begins and summed up, and so is its number. They are gathered, scattered to the dense transform [B, A] and
+multiplied with the anchors: memory is B times A however long the longest row is. Products are summed in float32.
+A row is cut after A entries, anchor ids are clamped, and offsets beyond the entries are refused by ``Gather``.
+
+``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and the number of bad ids. What would be kept
+beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.ops import ant
+from edge_embed.packed.ant import PackedANT
+
+FORMAT_VERSION = 1
+
+# B ids with N nonzeros
+# count, first and start: [B], how many entries a row has, and where in the batch and in the table they begin;
+# owner, position, anchor, weight and place: [N]; transform: [*ids, A]
+_BODY = """
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  padding_idx = Constant <value_int: int = @padding_idx> ()
+  axis_0 = Constant <value_ints: ints = [0]> ()
+  one_1d = Constant <value_ints: ints = [1]> ()
+  any_size = Constant <value_ints: ints = [-1]> ()
+
+  num_offsets_1d = Shape (row_offsets)
+  num_offsets = Squeeze (num_offsets_1d, axis_0)
+  num_rows = Sub (num_offsets, one)
+  num_anchors_1d = Shape <start: int = 0, end: int = 1> (anchors)
+  num_anchors = Squeeze (num_anchors_1d, axis_0)
+  flat_ids = Reshape (ids, any_size)
+  wide_ids = Cast <to: int = 7> (flat_ids)
+  below = Less (wide_ids, zero)
+  above = GreaterOrEqual (wide_ids, num_rows)
+  outside = Or (below, above)
+  outside_64 = Cast <to: int = 7> (outside)
+  wrong_1d = ReduceSum <keepdims: int = 1> (outside_64, axis_0)
+  nothing_1d = Min (wrong_1d, zero)
+  safe_ids = Where (outside, num_offsets, wide_ids)
+  next_ids = Add (safe_ids, one)
+  start_32 = Gather (row_offsets, safe_ids)
+  end_32 = Gather (row_offsets, next_ids)
+  start = Cast <to: int = 7> (start_32)
+  end = Cast <to: int = 7> (end_32)
+  stored_count = Sub (end, start)
+  positive_count = Max (stored_count, zero)
+  possible_count = Min (positive_count, num_anchors)
+  is_padding = Equal (wide_ids, padding_idx)
+  count = Where (is_padding, zero, possible_count)
+
+  after = CumSum (count, zero)
+  first = Sub (after, count)
+  total_1d = ReduceSum <keepdims: int = 1> (count, axis_0)
+  total = Squeeze (total_1d, axis_0)
+  buffer_shape = Add (total_1d, one)
+  no_begin = Expand (zero, buffer_shape)
+  batch_1d = Shape (flat_ids)
+  batch_now = Add (batch_1d, nothing_1d)
+  ones = Expand (one, batch_now)
+  begins = ScatterElements <axis: int = 0, reduction: string = "add"> (no_begin, first, ones)
+  begun = CumSum (begins, zero)
+  term_begun = Slice (begun, axis_0, total_1d, axis_0)
+  owner = Sub (term_begun, one)
+  shift = Sub (start, first)
+  zero_1d = Constant <value_ints: ints = [0]> ()
+  minus_1 = Constant <value_ints: ints = [-1]> ()
+  zero_and_shift = Concat <axis: int = 0> (zero_1d, shift)
+  shift_before = Slice (zero_and_shift, zero_1d, minus_1, axis_0)
+  jump = Sub (shift, shift_before)
+  jumps = ScatterElements <axis: int = 0, reduction: string = "add"> (no_begin, first, jump)
+  shifts = CumSum (jumps, zero)
+  term_shift = Slice (shifts, zero_1d, total_1d, axis_0)
+  term = Range (zero, total, one)
+  position = Add (term, term_shift)
+
+  stored_anchor = Gather (anchor_ids, position)
+  anchor_64 = Cast <to: int = 7> (stored_anchor)
+  last_anchor = Sub (num_anchors, one)
+  anchor = Min (anchor_64, last_anchor)
+  stored_weight = Gather (weights, position)
+  unscaled = Cast <to: int = 1> (stored_weight)
+  weight = Mul (unscaled, weight_scale)
+  owner_start = Mul (owner, num_anchors)
+  place = Add (owner_start, anchor)
+  cells = Mul (batch_now, num_anchors_1d)
+  no_weight = Constant <value_float: float = 0.0> ()
+  empty = Expand (no_weight, cells)
+  filled = ScatterElements <axis: int = 0, reduction: string = "add"> (empty, place, weight)
+  ids_shape = Shape (ids)
+  transform_shape = Concat <axis: int = 0> (ids_shape, num_anchors_1d)
+  transform = Reshape <allowzero: int = 1> (filled, transform_shape)
+
+  nothing = Squeeze (nothing_1d, axis_0)
+  every_anchor = Range (nothing, num_anchors, one)
+  used_anchors = Gather (anchors, every_anchor)
+  anchors_32 = Cast <to: int = 1> (used_anchors)
+  sums = MatMul (transform, anchors_32)
+  rows = CastLike (sums, anchors)
+"""
+
+_NUM_ROWS = """
+  num_offsets_1d = Shape (row_offsets)
+  num_offsets = Squeeze (num_offsets_1d, axis_0)
+  num_rows = Sub (num_offsets, one)
+"""
+
+_TENSORS = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
+
+
+def _table(
+    row_offsets: Any, anchor_ids: Any, weights: Any, weight_scale: Any, anchors: Any, padding_idx: int | None
+) -> tuple[Sequence[Any], dict[str, int]]:
+    tensors = [row_offsets, anchor_ids, weights, weight_scale, anchors]
+    return tensors, {"format_version": FORMAT_VERSION, "padding_idx": -1 if padding_idx is None else padding_idx}
+
+
+ANT = OnnxMethod(
+    name=PackedANT.method,
+    prefix="ANT",
+    operators=ant.FROZEN,
+    tensors=lambda count: _TENSORS,
+    attribute_names=("format_version", "padding_idx"),
+    table=_table,
+    body=lambda count: _BODY,
+    num_rows=_NUM_ROWS,
+)

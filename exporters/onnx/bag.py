@@ -1,0 +1,127 @@
+"""Bags in ONNX: the node ``edge_embed::<X>EmbeddingBag`` of every method, and its portable body.
+
+    ids [N], offsets int64 [B + 1], sample_weights [N], <tensors>  ->  bags [B, d]
+
+Rows are looked up by the method's own node and scattered to the row of their bag. They are summed in float64: one
+after the other in float32, a bag of some hundred rows would lose more than a digit. Ids equal to ``padding_idx`` go
+to a row of their own behind the last bag, which is dropped: they are neither added, nor counted, nor seen by the
+maximum. Offsets that do not run from 0 to N, or step back, are counted, and that count is an index into one element:
+``Gather`` refuses any but 0. What it gives, the 0 ``nothing_1d``, is added to the sizes of buffers, so that no
+session keeps them where shapes are static.
+"""
+
+from typing import Any
+
+# In the order of the values of the attribute ``mode``.
+MODES = ("sum", "mean", "max")
+
+# begun: [N], bags that begin at or before a position; target: [N, 1], bag of a position; sums and bags: [B (+ 1), d]
+_BODY = """
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  two = Constant <value_int: int = 2> ()
+  mode = Constant <value_int: int = @mode> ()
+  weighted = Constant <value_int: int = @weighted> ()
+  padding_idx = Constant <value_int: int = @padding_idx> ()
+  axis_0 = Constant <value_ints: ints = [0]> ()
+  first_1d = Constant <value_ints: ints = [0]> ()
+  last_1d = Constant <value_ints: ints = [-1]> ()
+  one_1d = Constant <value_ints: ints = [1]> ()
+  no_end = Constant <value_ints: ints = [9223372036854775807]> ()
+  column = Constant <value_ints: ints = [-1, 1]> ()
+
+  count_1d = Shape (ids)
+  begin = Slice (offsets, first_1d, last_1d, axis_0)
+  end = Slice (offsets, one_1d, no_end, axis_0)
+  bags_1d = Shape (begin)
+  falls = Less (end, begin)
+  falls_64 = Cast <to: int = 7> (falls)
+  num_falls = ReduceSum <keepdims: int = 1> (falls_64, axis_0)
+  first_offset = Gather (offsets, first_1d)
+  last_offset = Gather (offsets, last_1d)
+  missing = Sub (last_offset, count_1d)
+  off_begin = Abs (first_offset)
+  off_end = Abs (missing)
+  off_ends = Add (off_begin, off_end)
+  wrong = Add (off_ends, num_falls)
+  nothing_1d = Gather (first_1d, wrong)
+
+  count_now = Add (count_1d, nothing_1d)
+  bags_now = Add (bags_1d, nothing_1d)
+  places = Add (count_now, one_1d)
+  nothing = Expand (zero, places)
+  ones = Expand (one, bags_now)
+  begins = ScatterElements <axis: int = 0, reduction: string = "add"> (nothing, begin, ones)
+  begun_to_end = CumSum (begins, zero)
+  begun = Slice (begun_to_end, first_1d, count_1d, axis_0)
+  bag = Sub (begun, one)
+  wide_ids = Cast <to: int = 7> (ids)
+  is_padding = Equal (wide_ids, padding_idx)
+  target_1d = Where (is_padding, bags_now, bag)
+  target = Reshape (target_1d, column)
+  targets_1d = Add (bags_now, one_1d)
+  no_count = Constant <value_float: float = 0.0> ()
+  no_counts = Expand (no_count, targets_1d)
+  single = Constant <value_float: float = 1.0> ()
+  singles = Expand (single, count_now)
+  counts_and_padding = ScatterElements <axis: int = 0, reduction: string = "add"> (no_counts, target_1d, singles)
+  counts = Slice (counts_and_padding, first_1d, last_1d, axis_0)
+  counts_column = Reshape (counts, column)
+
+  looked_up = {rows} (ids, {tensors})
+  plain = Cast <to: int = 1> (looked_up)
+  is_weighted = Equal (weighted, one)
+  terms = If (is_weighted) <
+    then_branch = multiply () => (products) {{
+      factors = Cast <to: int = 1> (sample_weights)
+      factors_shape = Concat <axis: int = 0> (count_now, one_1d)
+      factors_column = Reshape <allowzero: int = 1> (factors, factors_shape)
+      products = Mul (plain, factors_column)
+    }},
+    else_branch = keep () => (kept) {{
+      kept = Identity (plain)
+    }}
+  >
+  width = Shape <start: int = 1, end: int = 2> (looked_up)
+  sums_shape = Concat <axis: int = 0> (targets_1d, width)
+  is_max = Equal (mode, two)
+  reduced = If (is_max) <
+    then_branch = greatest () => (maxima) {{
+      lowest = Constant <value: tensor = float {{-inf}}> ()
+      lowest_rows = Expand (lowest, sums_shape)
+      maxima_and_padding = ScatterND <reduction: string = "max"> (lowest_rows, target, terms)
+      some_maxima = Slice (maxima_and_padding, first_1d, last_1d, axis_0)
+      empty = Equal (counts_column, no_count)
+      maxima = Where (empty, no_count, some_maxima)
+    }},
+    else_branch = total () => (quotients) {{
+      wide_terms = Cast <to: int = 11> (terms)
+      wide_zero = Cast <to: int = 11> (no_count)
+      zero_rows = Expand (wide_zero, sums_shape)
+      sums_and_padding = ScatterND <reduction: string = "add"> (zero_rows, target, wide_terms)
+      sums = Slice (sums_and_padding, first_1d, last_1d, axis_0)
+      at_least_one = Max (counts_column, single)
+      is_mean = Equal (mode, one)
+      divisor = Where (is_mean, at_least_one, single)
+      wide_divisor = Cast <to: int = 11> (divisor)
+      wide_quotients = Div (sums, wide_divisor)
+      quotients = Cast <to: int = 1> (wide_quotients)
+    }}
+  >
+  bags = CastLike (reduced, looked_up)
+"""
+
+
+def attributes(ids: Any, offsets: Any, sample_weights: Any, mode: str) -> dict[str, int]:
+    """What the node has beside the attributes of its table."""
+    return {"mode": MODES.index(mode), "weighted": int(sample_weights is not None)}
+
+
+def body(rows: str, tensors: tuple[str, ...]) -> str:
+    """Nodes of the function.
+
+    Args:
+        rows: operator and attributes of the node that looks rows up.
+        tensors: its inputs after the ids.
+    """
+    return _BODY.format(rows=rows, tensors=", ".join(tensors))

@@ -1,0 +1,52 @@
+// ANT, rows as sparse sums of anchors (Liang, Zaheer, Wang, Ahmed: Anchor & Transform, ICLR 2021):
+//
+//   row(i) = weight_scale * sum over t in [row_offsets[i], row_offsets[i+1]) of weights[t] *
+//   anchors[anchor_ids[t]]
+//
+// The sum is in float64. A row without weights is zero.
+//
+// Everything here works on raw pointers: no runtime, no exceptions, no allocation, no libc.
+#ifndef EDGE_EMBED_KERNELS_ANT_ANT_H_
+#define EDGE_EMBED_KERNELS_ANT_ANT_H_
+
+#include "kernels/use.h"
+
+namespace edge_embed::ant {
+
+// A table that lies wherever the caller keeps it; nothing is copied or owned. Buffers at any alignment.
+struct Table {
+  const unsigned char* row_offsets;  // int32 [num_embeddings + 1]
+  size_t row_offsets_bytes;          // readable bytes there
+  const unsigned char* anchor_ids;   // uint8, uint16 or uint32 [num_weights]; may be null where there is none
+  size_t anchor_ids_bytes;
+  const unsigned char* weights;  // float32, float16 or int8 [num_weights]; may be null where there is none
+  size_t weights_bytes;
+  const unsigned char* anchors;  // float32 or float16 [num_anchors, embedding_dim]
+  size_t anchors_bytes;
+  int64_t num_embeddings;  // n
+  int64_t num_weights;     // of all rows together
+  int64_t num_anchors;     // A
+  int64_t embedding_dim;   // d
+  int64_t padding_idx;     // the row that is exactly +0.0 whatever is stored, or kNoPadding
+  ee_type anchor_id_type;
+  ee_type weight_type;
+  ee_type anchor_type;
+  float weight_scale;
+};
+
+// EE_OK when the buffers hold what the sizes say. Reads no table content, so it takes the same few
+// nanoseconds for any size; each row is checked when it is used. Everything below expects a table that passed
+// it.
+ee_status Validate(const Table& table);
+
+size_t Columns(const Table& table);    // d
+uint64_t RowWork(const Table& table);  // multiplications of an average row
+Size RowScratch(const Table& table);   // doubles that ReadRow needs at `scratch`
+
+// Writes the d numbers of row `id`, which is in range. EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID: the
+// row is damaged, and nothing outside the buffers was read to find out.
+ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch);
+
+}  // namespace edge_embed::ant
+
+#endif  // EDGE_EMBED_KERNELS_ANT_ANT_H_

@@ -1,0 +1,46 @@
+// Memory for the time of one run, from the runtime's allocator.
+#ifndef EDGE_EMBED_ORT_BUFFER_H_
+#define EDGE_EMBED_ORT_BUFFER_H_
+
+#include "ort/node.h"
+
+namespace edge_embed::ort {
+
+class Buffer {
+ public:
+  explicit Buffer(const OrtApi& api) : api_(api) {}
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  ~Buffer() {
+    if (memory_ == nullptr) return;
+    // Nobody is left to hear of a failure to free.
+    if (OrtStatus* status = api_.AllocatorFree(allocator_, memory_)) api_.ReleaseStatus(status);
+  }
+
+  // Once only. `size` times `item` bytes, aligned for any number.
+  OrtStatus* Allocate(const Node& node, Size size, size_t item) {
+    uint64_t bytes;
+    if ((size * item).Get(&bytes)) {
+      if (OrtStatus* status = api_.GetAllocatorWithDefaultOptions(&allocator_)) return status;
+      if (OrtStatus* status = api_.AllocatorAlloc(allocator_, static_cast<size_t>(bytes), &memory_)) {
+        return status;
+      }
+      if (memory_ != nullptr) return nullptr;
+    }
+    Message message = Begin(node);
+    message << "got no memory for intermediate results: use a smaller batch, or a table with smaller rows";
+    return Fail(node, message);
+  }
+
+  void* data() const { return memory_; }
+
+ private:
+  const OrtApi& api_;
+  OrtAllocator* allocator_ = nullptr;
+  void* memory_ = nullptr;
+};
+
+}  // namespace edge_embed::ort
+
+#endif  // EDGE_EMBED_ORT_BUFFER_H_

@@ -1,0 +1,117 @@
+// The ONNX operators of DPQ, version 1. The table is
+//   codes uint8 [n, row_bytes], values float32 | float16 [num_groups or 1, num_codes, s]
+// with the attributes format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
+// num_groups*s.
+#include "kernels/dpq/dpq.h"
+
+#include "ort/bag.h"
+#include "ort/logits.h"
+#include "ort/methods.h"
+#include "ort/rows.h"
+
+namespace edge_embed::ort {
+namespace {
+
+struct Dpq {
+  static constexpr const char* kRows = "DPQEmbedding";
+  static constexpr const char* kBag = "DPQEmbeddingBag";
+  static constexpr const char* kLogits = "DPQLogits";
+  static constexpr InputSpec kTensors[] = {{"codes", Only(EE_UINT8)}, {"values", kFloats}};
+  static constexpr size_t kRequired = 2;
+  static constexpr size_t kFloatTensor = 1;
+
+  using Table = dpq::Table;
+  struct Attributes {
+    int64_t bits;
+    int64_t num_codes;
+    int64_t num_groups;
+    int64_t padding_idx;
+  };
+  static OrtStatus* ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes);
+  static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
+                              size_t num_tensors, Table* table);
+};
+
+OrtStatus* CheckAttributes(const Node& node, const Dpq::Attributes& attributes, uint64_t* row_bytes) {
+  const bool bits_fit = attributes.bits >= 1 && attributes.bits <= 16;
+  if (bits_fit && dpq::RowBytes(attributes.num_groups, static_cast<int>(attributes.bits), row_bytes)) {
+    return nullptr;
+  }
+  Message message = Begin(node);
+  message << "got bits=" << attributes.bits << " and num_groups=" << attributes.num_groups
+          << ", expected bits from 1 to 16 and num_groups of at least 1" << kDamaged;
+  return Fail(node, message);
+}
+
+OrtStatus* CheckCodes(const Node& node, const Dpq::Attributes& attributes, const Tensor& codes,
+                      uint64_t row_bytes) {
+  if (codes.rank == 2 && codes.dims[0] >= 1 && static_cast<uint64_t>(codes.dims[1]) == row_bytes) {
+    return nullptr;
+  }
+  Message message = Begin(node);
+  message << "got codes of shape " << codes << ", expected [rows, " << static_cast<int64_t>(row_bytes)
+          << "] with at least one row (" << attributes.num_groups << " groups of " << attributes.bits
+          << " bits)" << kDamaged;
+  return Fail(node, message);
+}
+
+OrtStatus* CheckValues(const Node& node, const Dpq::Attributes& attributes, const Tensor& values) {
+  if (values.rank == 3 && (values.dims[0] == attributes.num_groups || values.dims[0] == 1) &&
+      values.dims[1] == attributes.num_codes && values.dims[2] >= 1) {
+    return nullptr;
+  }
+  Message message = Begin(node);
+  message << "got values of shape " << values << ", expected [" << attributes.num_groups << " or 1, "
+          << attributes.num_codes << ", group width]" << kDamaged;
+  return Fail(node, message);
+}
+
+OrtStatus* CheckTable(const Node& node, const dpq::Table& table) {
+  const ee_status status = dpq::Validate(table);
+  if (status == EE_OK) return nullptr;
+  Message message = Begin(node);
+  message << StatusMessage(status) << "; got num_embeddings=" << table.num_embeddings
+          << ", num_codes=" << table.num_codes << ", num_groups=" << table.num_groups
+          << ", group_width=" << table.group_width << ", bits=" << int64_t{table.bits}
+          << ", padding_idx=" << table.padding_idx << kDamaged;
+  return Fail(node, message);
+}
+
+OrtStatus* Dpq::ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes) {
+  if (OrtStatus* status = ReadInt(node, info, "bits", &attributes->bits)) return status;
+  if (OrtStatus* status = ReadInt(node, info, "num_codes", &attributes->num_codes)) return status;
+  if (OrtStatus* status = ReadInt(node, info, "num_groups", &attributes->num_groups)) return status;
+  return ReadInt(node, info, "padding_idx", &attributes->padding_idx);
+}
+
+OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors, size_t,
+                          Table* table) {
+  const Tensor &codes = tensors[0], &values = tensors[1];
+  uint64_t row_bytes = 0;
+  if (OrtStatus* status = CheckAttributes(node, attributes, &row_bytes)) return status;
+  if (OrtStatus* status = CheckCodes(node, attributes, codes, row_bytes)) return status;
+  if (OrtStatus* status = CheckValues(node, attributes, values)) return status;
+
+  table->codes = static_cast<const unsigned char*>(codes.data);
+  table->codes_bytes = codes.count;
+  table->values = static_cast<const unsigned char*>(values.data);
+  table->values_bytes = values.count * SizeOf(values.type);
+  table->num_embeddings = codes.dims[0];
+  table->num_codes = attributes.num_codes;
+  table->num_groups = attributes.num_groups;
+  table->group_width = values.dims[2];
+  table->padding_idx = attributes.padding_idx;
+  table->value_type = values.type;
+  table->bits = static_cast<int>(attributes.bits);
+  table->shared = values.dims[0] == 1;
+  return CheckTable(node, *table);
+}
+
+}  // namespace
+
+constexpr const OrtCustomOp* const kDpqOps[kOpsOfMethod] = {
+    &kOp<Dpq, Rows, EE_FLOAT32>, &kOp<Dpq, Rows, EE_FLOAT16>,   &kOp<Dpq, Bag, EE_FLOAT32>,
+    &kOp<Dpq, Bag, EE_FLOAT16>,  &kOp<Dpq, Logits, EE_FLOAT32>, &kOp<Dpq, Logits, EE_FLOAT16>,
+};
+
+}  // namespace edge_embed::ort

@@ -1,0 +1,142 @@
+// Calling kernels in tests: ids, outputs and scratch of exactly the size that they are said to have.
+#ifndef EDGE_EMBED_TESTS_CALL_H_
+#define EDGE_EMBED_TESTS_CALL_H_
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/use.h"
+#include "tests/guarded_buffer.h"
+
+namespace edge_embed::testing {
+
+inline Ids ToIds(const std::vector<int64_t>& ids) { return {ids.data(), EE_INT64, ids.size()}; }
+inline Ids ToIds(const std::vector<int32_t>& ids) { return {ids.data(), EE_INT32, ids.size()}; }
+
+template <class Table>
+GuardedBuffer MakeScratch(const Table& table) {
+  uint64_t doubles;
+  CHECK(ScratchDoubles(table).Get(&doubles));
+  return GuardedBuffer(static_cast<size_t>(doubles) * sizeof(double));
+}
+
+inline double* Doubles(const GuardedBuffer& buffer) { return reinterpret_cast<double*>(buffer.data()); }
+
+// float32 or float16 numbers, encoded without the code under test.
+inline uint16_t EncodeHalf(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double absolute = std::fabs(value);
+  if (std::isnan(value)) return 0x7E00;
+  if (absolute >= 65520.0) return static_cast<uint16_t>(sign | 0x7C00);
+  int exponent = absolute < std::ldexp(1.0, -14) ? -14 : std::ilogb(absolute);
+  double steps = std::nearbyint(std::ldexp(absolute, 10 - exponent));  // of 2^(exponent-10), ties to even
+  if (steps >= 2048) {
+    steps /= 2;
+    ++exponent;
+  }
+  const int biased = steps >= 1024 ? exponent + 15 : 0;
+  const int fraction = static_cast<int>(steps) - (biased > 0 ? 1024 : 0);
+  return static_cast<uint16_t>(sign | (biased << 10) | fraction);
+}
+
+inline double DecodeHalf(uint16_t bits) {
+  const int biased = bits >> 10 & 31, fraction = bits & 1023;
+  double value = std::ldexp(fraction + (biased > 0 ? 1024 : 0), (biased > 0 ? biased : 1) - 25);
+  if (biased == 31) {
+    value =
+        fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+// Numbers as an array of `type`, and what they are then.
+class Encoded {
+ public:
+  Encoded(std::vector<double> values, ee_type type)
+      : values_(std::move(values)), bytes_(values_.size() * Bytes(type)) {
+    for (size_t k = 0; k < values_.size(); ++k)
+      values_[k] = Put(values_[k], type, bytes_.data() + k * Bytes(type));
+  }
+
+  const std::vector<double>& values() const { return values_; }
+  const std::vector<unsigned char>& bytes() const { return bytes_; }
+
+  static size_t Bytes(ee_type type) {
+    if (type == EE_INT8 || type == EE_UINT8) return 1;
+    return type == EE_FLOAT16 || type == EE_UINT16 ? 2 : 4;
+  }
+
+ private:
+  template <typename T>
+  static double PutAs(double value, unsigned char* to) {
+    const T stored = static_cast<T>(value);
+    std::memcpy(to, &stored, sizeof(stored));
+    return static_cast<double>(stored);
+  }
+
+  static double Put(double value, ee_type type, unsigned char* to) {
+    switch (type) {
+      case EE_FLOAT16: {
+        const uint16_t bits = EncodeHalf(value);
+        std::memcpy(to, &bits, sizeof(bits));
+        return DecodeHalf(bits);
+      }
+      case EE_INT8:
+        return PutAs<int8_t>(value, to);
+      case EE_UINT8:
+        return PutAs<uint8_t>(value, to);
+      case EE_UINT16:
+        return PutAs<uint16_t>(value, to);
+      case EE_UINT32:
+        return PutAs<uint32_t>(value, to);
+      case EE_INT32:
+        return PutAs<int32_t>(value, to);
+      default:
+        return PutAs<float>(value, to);
+    }
+  }
+
+  std::vector<double> values_;
+  std::vector<unsigned char> bytes_;
+};
+
+// Bytes that end `misalign` bytes before a page that no one may touch.
+class Placed {
+ public:
+  explicit Placed(const std::vector<unsigned char>& bytes, size_t misalign = 0)
+      : buffer_(bytes.size() + misalign), size_(bytes.size()) {
+    if (size_ > 0) std::memcpy(buffer_.data(), bytes.data(), size_);
+  }
+
+  const unsigned char* data() const { return buffer_.data(); }
+  unsigned char* mutable_data() { return buffer_.data(); }
+  size_t size() const { return size_; }
+
+ private:
+  GuardedBuffer buffer_;
+  size_t size_;
+};
+
+inline double ReadOutput(const unsigned char* output, ee_type type, size_t index) {
+  if (type == EE_FLOAT16) {
+    uint16_t bits;
+    std::memcpy(&bits, output + 2 * index, sizeof(bits));
+    return DecodeHalf(bits);
+  }
+  float value;
+  std::memcpy(&value, output + 4 * index, sizeof(value));
+  return static_cast<double>(value);
+}
+
+// Half a unit in the last place of the exact number, and what float64 may have lost of the terms.
+inline bool RoundedOnce(double got, double exact, double magnitude, ee_type type) {
+  const double epsilon = type == EE_FLOAT16 ? std::ldexp(1.0, -11) : std::ldexp(1.0, -24);
+  const double tiny = type == EE_FLOAT16 ? std::ldexp(1.0, -25) : std::ldexp(1.0, -150);
+  return std::fabs(got - exact) <= epsilon * std::fabs(exact) + tiny + 1e-13 * magnitude;
+}
+
+}  // namespace edge_embed::testing
+
+#endif  // EDGE_EMBED_TESTS_CALL_H_

@@ -1,0 +1,133 @@
+// What the fuzz targets share: fields out of the input, and the three uses through the C ABI.
+#ifndef EDGE_EMBED_TESTS_FUZZ_INPUT_H_
+#define EDGE_EMBED_TESTS_FUZZ_INPUT_H_
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "c_api/edge_embed.h"
+#include "tests/check.h"
+
+namespace edge_embed::testing {
+
+// Takes fields off the front of the input; zeros when it runs out.
+class Reader {
+ public:
+  Reader(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+
+  template <typename T>
+  T Take() {
+    T value{};
+    Bytes(reinterpret_cast<uint8_t*>(&value), sizeof(T));
+    return value;
+  }
+
+  void Bytes(uint8_t* to, size_t count) {
+    const size_t taken = count < size_ ? count : size_;
+    if (taken > 0) std::memcpy(to, data_, taken);
+    if (count > taken) std::memset(to + taken, 0, count - taken);
+    data_ += taken;
+    size_ -= taken;
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t size_;
+};
+
+// Mostly small, so that many tables are valid; sometimes anything at all.
+inline int64_t Number(Reader& in, int64_t small) {
+  const uint8_t kind = in.Take<uint8_t>();
+  return kind < 240 ? kind % small : in.Take<int64_t>();
+}
+
+// A heap block of exactly `size` bytes, so that AddressSanitizer sees one byte too far.
+struct Block {
+  explicit Block(size_t bytes) : data(std::make_unique<uint8_t[]>(bytes)), size(bytes) {}
+  std::unique_ptr<uint8_t[]> data;
+  size_t size;
+};
+
+// Half of the blocks fit exactly, where `needed` is small; the others have any size.
+inline Block TakeBlock(Reader& in, int64_t needed) {
+  const uint8_t kind = in.Take<uint8_t>();
+  const size_t size = needed >= 0 && needed < 4096 && kind < 200 ? static_cast<size_t>(needed) : kind;
+  Block block(size);
+  in.Bytes(block.data.get(), size);
+  return block;
+}
+
+// Fields small enough to be multiplied.
+inline bool Small(int64_t number) { return number >= 0 && number < 64; }
+
+// The status says which id or row is at fault, and only then.
+inline bool NamesAPosition(ee_status status) {
+  return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
+         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS;
+}
+
+inline void CheckPosition(ee_status status, int64_t bad, int64_t count) {
+  CHECK(NamesAPosition(status) == (bad >= 0));
+  CHECK(bad < count);
+}
+
+constexpr size_t kMaxScratch = size_t{1} << 20;
+
+// Bags and logits of a table, with a scratch of exactly the size asked for.
+template <class Table, typename ScratchBytes, typename Bag, typename Logits>
+void FuzzUses(Reader& in, const Table& table, ScratchBytes scratch_bytes, Bag bag, Logits logits) {
+  size_t scratch_size = 0;
+  if (scratch_bytes(&table, &scratch_size) != EE_OK || scratch_size > kMaxScratch) return;
+  const Block scratch(scratch_size);
+  const size_t num_ids = in.Take<uint8_t>() % 9, num_bags = in.Take<uint8_t>() % 5;
+  const auto ids = std::make_unique<int64_t[]>(num_ids);
+  for (size_t i = 0; i < num_ids; ++i) ids[i] = Number(in, 12);
+  const auto offsets = std::make_unique<int64_t[]>(num_bags + 1);
+  const bool sound = (in.Take<uint8_t>() & 3) != 0;
+  for (size_t i = 0; i <= num_bags; ++i) {
+    offsets[i] = sound ? static_cast<int64_t>(i * num_ids / (num_bags == 0 ? 1 : num_bags)) : Number(in, 9);
+  }
+  const auto weights = std::make_unique<float[]>(num_ids);
+  ee_bags bags{};
+  bags.offsets = offsets.get();
+  bags.num_bags = static_cast<int64_t>(num_bags);
+  bags.mode = in.Take<uint8_t>() % 4;
+  bags.sample_weights = (in.Take<uint8_t>() & 1) != 0 ? weights.get() : nullptr;
+
+  const size_t out_floats = in.Take<uint8_t>() * size_t{8};
+  const auto out = std::make_unique<float[]>(out_floats);
+  int64_t bad = 0;
+  const ee_status bagged = bag(&table, ids.get(), static_cast<int64_t>(num_ids), &bags, out.get(),
+                               out_floats * sizeof(float), scratch.data.get(), scratch_size, &bad);
+  CheckPosition(bagged, bad, static_cast<int64_t>(num_ids > num_bags ? num_ids : num_bags + 1));
+
+  const int64_t batch = in.Take<uint8_t>() % 3;
+  const auto hidden = std::make_unique<float[]>(scratch_size / sizeof(float) * 2);  // at least batch rows
+  const ee_status headed = logits(&table, hidden.get(), batch, out.get(), out_floats * sizeof(float),
+                                  scratch.data.get(), scratch_size, &bad);
+  CheckPosition(headed, bad, table.num_embeddings);
+}
+
+// Gather for methods whose gather has scratch.
+template <typename Id, class Table, typename ScratchBytes, typename GatherFunction>
+void FuzzGather(Reader& in, const Table& table, ScratchBytes scratch_bytes, GatherFunction gather) {
+  size_t scratch_size = 0;
+  if (scratch_bytes(&table, &scratch_size) != EE_OK || scratch_size > kMaxScratch) scratch_size = 64;
+  const Block scratch(scratch_size);
+  const size_t num_ids = in.Take<uint8_t>() % 9, rows_floats = in.Take<uint8_t>() * size_t{8};
+  const auto ids = std::make_unique<Id[]>(num_ids);
+  for (size_t i = 0; i < num_ids; ++i) ids[i] = static_cast<Id>(Number(in, 12));
+  const auto rows = std::make_unique<float[]>(rows_floats);
+  int64_t bad = 0;
+  const ee_status status = gather(&table, ids.get(), static_cast<int64_t>(num_ids), rows.get(),
+                                  rows_floats * sizeof(float), scratch.data.get(), scratch_size, &bad);
+  CheckPosition(status, bad, static_cast<int64_t>(num_ids));
+  if (status != EE_ID_OUT_OF_RANGE) return;
+  const int64_t id = ids[static_cast<size_t>(bad)];
+  CHECK(id < 0 || id >= table.num_embeddings);
+}
+
+}  // namespace edge_embed::testing
+
+#endif  // EDGE_EMBED_TESTS_FUZZ_INPUT_H_

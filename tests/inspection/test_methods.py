@@ -1,0 +1,184 @@
+"""Tables of every method and every use of them, in every kind of file: the same table everywhere."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.inspection.render import render_file
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.bag import DPQEmbeddingBag
+from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.lowering.graph import lower_program
+from edge_embed.packed import load_tables, save_tables
+from edge_embed.program.capture import write_archive
+from edge_embed.program.reader import read_program
+
+SIZES = (120, 12)  # rows, columns
+
+
+class Words(nn.Module):
+    """A tied ANT table (looked up and as output layer), a frozen one, cores, and bags of DPQ rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = ANTEmbedding(*SIZES, num_anchors=6, padding_idx=3)
+        self.frozen = ANTEmbedding(*SIZES, num_anchors=6)
+        self.frozen.freeze()
+        self.item = TTEmbedding(*SIZES, rank=2)
+        self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
+        self.output = TiedOutput(self.word)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        rows = self.word(ids) + self.frozen(ids) + self.item(ids)  # [B, L, d]
+        scores: Tensor = self.output(rows + self.context(ids).unsqueeze(1))
+        return scores
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("methods")
+    torch.manual_seed(0)
+    with (folder / "model.pt").open("wb") as file:
+        write_archive(Words().eval(), file, torch.randint(0, SIZES[0], (2, 3)))
+    lowered = lower_program(read_program(folder / "model.pt"))
+    save_tables(folder / "tables.safetensors", lowered.tables)
+    export_onnx(lowered, folder / "model.onnx", "never")
+    return folder
+
+
+def reports(made):
+    return [inspect_file(made / name, verify=True) for name in ("model.pt", "tables.safetensors", "model.onnx")]
+
+
+def test_every_file_shows_the_same_tables(made):
+    packed = load_tables(made / "tables.safetensors")
+    for report in reports(made):
+        assert {table.name for table in report.tables} == packed.keys() == {"word", "frozen", "item", "context"}
+        for info in report.tables:
+            table = packed[info.name]
+            assert (info.method, info.padding_idx) == (table.method, table.padding_idx)
+            assert (info.num_embeddings, info.embedding_dim, info.value_type) == (*SIZES, "float32")
+            assert info.attributes == table.attributes()
+            assert info.compression_ratio == table.compression_ratio
+            assert info.inference_bytes == {name: array.nbytes for name, array in table.tensors().items()}
+            assert info.hash_status == "matches"
+        assert not report.differences
+        assert not report.warnings
+
+
+def test_the_operators_of_every_use_are_listed(made):
+    operators = [(item.op_type, item.nodes, item.body) for item in reports(made)[2].onnx.operators]
+    assert operators == [
+        ("ANTEmbedding", 2, True),
+        ("ANTLogits", 1, True),
+        ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
+        ("TTEmbedding", 1, True),
+    ]
+
+
+def test_a_body_without_nodes_is_told(made, tmp_path):
+    model = onnx.load(made / "model.onnx")
+    node = next(node for node in model.graph.node if node.op_type == "DPQEmbeddingBag")
+    node.op_type, node.domain = "SomethingElse", "other"
+    onnx.save(model, tmp_path / "m.onnx")
+    warnings = inspect_file(tmp_path / "m.onnx").warnings
+    assert any(text.startswith("DPQEmbeddingBag has a body, but no node uses it") for text in warnings)
+
+
+def test_a_body_that_another_calls_is_missed(made, tmp_path):
+    model = onnx.load(made / "model.onnx")
+    kept = [function for function in model.functions if function.name != "DPQEmbedding"]
+    del model.functions[:]
+    model.functions.extend(kept)
+    onnx.save(model, tmp_path / "m.onnx")
+    warnings = inspect_file(tmp_path / "m.onnx").warnings
+    assert any(text.startswith("DPQEmbedding has no portable body") for text in warnings)
+
+
+def test_states_of_a_saved_program(made):
+    states = {table.name: table.state for table in reports(made)[0].tables}
+    assert states == {"word": "trainable", "frozen": "frozen", "item": "trainable", "context": "trainable"}
+
+
+def shown(report):
+    file = io.StringIO()
+    render_file(report, Console(file=file))
+    return {line.split()[0]: " ".join(line.split()) for line in file.getvalue().splitlines() if line}
+
+
+def test_the_text_names_what_fixes_the_sizes(made):
+    lines = shown(reports(made)[1])
+    word = load_tables(made / "tables.safetensors")["word"].attributes()
+    expected = f"word ant packed 120 x 12 A=6 nonzeros={word['num_nonzeros']} float32, pad 3 "
+    assert lines["word"].startswith(expected)
+    assert lines["item"].startswith("item tt packed 120 x 12 I=")
+    assert " J=" in lines["item"]
+    assert " R=1x2x2x1 " in lines["item"]
+    assert "ant: transform and anchors; tt: none and cores" in lines["codes"]
+
+
+def test_a_changed_anchor_differs(made, tmp_path):
+    model = onnx.load(made / "model.onnx")
+    anchors = next(tensor for tensor in model.graph.initializer if tensor.name == "word.anchors")
+    anchors.raw_data = anchors.raw_data[:-1] + bytes([anchors.raw_data[-1] ^ 1])
+    onnx.save(model, tmp_path / "m.onnx")
+    assert any("word" in text and "anchors" in text for text in inspect_file(tmp_path / "m.onnx", True).differences)
+
+
+def replaced(made, path, name, array):
+    """The model with another initializer."""
+    model = onnx.load(made / "model.onnx")
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("word.row_offsets", np.zeros((121, 1), np.int32), r"row_offsets: got shape \[121, 1\], expected 1 dimensions"),
+        ("word.row_offsets", np.zeros(121, np.int64), r"row_offsets: got int64 \[121\], expected int32"),
+        ("word.weights", np.zeros(3, np.float64), "weight_type: got 'float64'"),
+        ("word.anchor_ids", np.zeros(3, np.uint8), r"anchor_ids: got uint8 \[3\], expected uint8"),
+        ("word.anchors", np.zeros((6, 12)), "anchors: got float64 .*, expected float32"),
+        ("item.core_1", np.zeros((3, 2), np.float32), r"core_1: got shape \[3, 2\], expected 4 dimensions"),
+        ("item.core_1", np.zeros((9, 3, 1, 2), np.float32), r"core_1: got float32 \[9, 3, 1, 2\], expected"),
+        ("item.core_0", np.zeros((1, 1, 1, 2), np.float32), "row_shape: got .* expected 120"),
+    ],
+)
+def test_tensors_that_make_no_table(made, tmp_path, name, array, message):
+    path = replaced(made, tmp_path / "m.onnx", name, array)
+    with pytest.raises(BadInputError, match=message):
+        inspect_file(path)
+
+
+def test_a_node_with_an_input_too_few(made, tmp_path):
+    model = onnx.load(made / "model.onnx")
+    node = next(node for node in model.graph.node if node.op_type == "DPQEmbeddingBag")
+    del node.input[-1]
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(BadInputError, match="got 4 inputs, expected 5"):
+        inspect_file(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("cores", [1, 7])
+def test_a_node_with_an_impossible_number_of_cores(made, tmp_path, cores):
+    model = onnx.load(made / "model.onnx")
+    node = next(node for node in model.graph.node if node.op_type == "TTEmbedding")
+    inputs = [node.input[0], *["item.core_0"] * cores]
+    del node.input[:]
+    node.input.extend(inputs)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(BadInputError, match=f"got {cores + 1} inputs, expected {3 if cores == 1 else 7}"):
+        inspect_file(tmp_path / "m.onnx")

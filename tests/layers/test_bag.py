@@ -1,0 +1,135 @@
+"""Bags against ``nn.EmbeddingBag`` over the same rows: every mode, both forms, padding, weights, gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import edge_embed
+from edge_embed import BadInputError, IdOutOfRangeError
+from edge_embed.layers.table import CompressedEmbedding
+
+N, D = 40, 12
+
+
+def make(method: str, padding_idx: int | None = None, **options) -> CompressedEmbedding:
+    torch.manual_seed(0)
+    common = {"padding_idx": padding_idx, **options}
+    if method == "dpq":
+        return edge_embed.DPQEmbeddingBag(N, D, num_codes=5, num_groups=3, variant="vq", **common)
+    if method == "ant":
+        return edge_embed.ANTEmbeddingBag(N, D, num_anchors=7, **common)
+    return edge_embed.TTEmbeddingBag(N, D, rank=3, **common)
+
+
+METHODS = ("dpq", "ant", "tt")
+
+
+def dense_rows(layer: CompressedEmbedding) -> torch.Tensor:
+    """All rows as the layer looks them up in its present mode."""
+    return layer._learning_rows(torch.arange(N)) if layer.learns else layer.use("rows", torch.arange(N))
+
+
+def reference(layer: CompressedEmbedding, ids, offsets=None, weights=None) -> torch.Tensor:
+    return nn.functional.embedding_bag(
+        ids,
+        dense_rows(layer),
+        offsets,
+        mode=layer.mode,
+        per_sample_weights=weights,
+        include_last_offset=layer.include_last_offset,
+        padding_idx=layer.padding_idx,
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("state", ["trainable", "frozen"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_bags_equal_those_of_torch(method, state, data):
+    mode = data.draw(st.sampled_from(["sum", "mean", "max"]), "mode")
+    padding = data.draw(st.sampled_from([None, 0, 7]), "padding_idx")
+    last = data.draw(st.booleans(), "include_last_offset")
+    layer = make(method, padding, mode=mode, include_last_offset=last).eval()
+    if state == "frozen":
+        layer.freeze()
+    dtype = data.draw(st.sampled_from([torch.int32, torch.int64]), "ids dtype")
+    lengths = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=6), "lengths")
+    ids = torch.tensor(
+        data.draw(st.lists(st.integers(0, N - 1), min_size=sum(lengths), max_size=sum(lengths)), "ids"), dtype=dtype
+    )
+    offsets = torch.tensor([0, *lengths]).cumsum(0).to(dtype)
+    offsets = offsets if last else offsets[:-1]
+    weights = torch.randn(len(ids)) if mode == "sum" and data.draw(st.booleans(), "weighted") else None
+    torch.testing.assert_close(
+        layer(ids, offsets, weights), reference(layer, ids, offsets, weights), atol=1e-6, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_rows_of_a_matrix_are_bags(method, mode):
+    layer = make(method, 3, mode=mode).eval()
+    ids = torch.randint(0, N, (4, 6))
+    ids[1] = 3  # only padding: an empty bag
+    ids[2, :2] = 3
+    bags = layer(ids)
+    torch.testing.assert_close(bags, reference(layer, ids))
+    assert torch.equal(bags[1], torch.zeros(D))
+    assert layer(torch.zeros(0, 6, dtype=torch.int64)).shape == (0, D)
+    assert torch.equal(layer(torch.zeros(2, 0, dtype=torch.int64)), torch.zeros(2, D))
+
+
+@pytest.mark.parametrize("method", ["ant", "tt"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_gradients_are_those_of_gather_and_reduce(method, mode):
+    layer = make(method, 3, mode=mode, dtype=torch.float64).train()
+    ids = torch.randint(0, N, (5, 4))
+    ids[0, 0] = 3
+    weight = torch.randn(5, D, dtype=torch.float64)
+    (layer(ids) * weight).sum().backward()
+    got = [parameter.grad.clone() for parameter in layer.parameters()]
+    layer.zero_grad()
+    (reference(layer, ids) * weight).sum().backward()
+    for ours, theirs in zip(got, [parameter.grad for parameter in layer.parameters()], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_sample_weights_learn():
+    layer = make("ant", mode="sum").train()
+    ids, weights = torch.randint(0, N, (3, 4)), torch.rand(3, 4, requires_grad=True)
+    layer(ids, per_sample_weights=weights).sum().backward()
+    torch.testing.assert_close(weights.grad, dense_rows(layer).sum(-1)[ids].detach())
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([0, 3, 2], r"got 3, then 2 \(bag 1\)"),
+        ([0, 9], "got 9, then 4"),
+        ([1, 2], "got 1 and 4"),
+        ([0, -2], "got 0, then -2"),
+    ],
+)
+def test_offsets_outside_the_ids_are_refused(training, offsets, message):
+    layer = make("dpq").train(training)
+    with pytest.raises(BadInputError, match=message):
+        layer(torch.arange(4), torch.tensor(offsets))
+
+
+def test_what_a_bag_cannot_take():
+    layer = make("dpq", mode="mean")
+    with pytest.raises(BadInputError, match=r"got ids \[4\] and offsets None"):
+        layer(torch.arange(4))
+    with pytest.raises(BadInputError, match=r"got ids \[2, 2\] and offsets \[2\]"):
+        layer(torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0, 1]))
+    with pytest.raises(BadInputError, match="mode \"sum\", got mode 'mean'"):
+        layer(torch.zeros(2, 2, dtype=torch.int64), per_sample_weights=torch.ones(2, 2))
+    with pytest.raises(BadInputError, match=r"got shape \[2\], expected \[2, 2\]"):
+        make("dpq", mode="sum")(torch.zeros(2, 2, dtype=torch.int64), per_sample_weights=torch.ones(2))
+    with pytest.raises(BadInputError, match="one of sum, mean, max, got 'median'"):
+        make("dpq", mode="median")
+    with pytest.raises(IdOutOfRangeError, match=f"id {N} is out of range"):
+        layer(torch.full((1, 2), N))

@@ -1,0 +1,129 @@
+"""`TiedOutput`: logits, gradients into the shared table, memory, and what it refuses."""
+
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed import BadInputError, TiedOutput
+from edge_embed.ops import logits as logits_module
+
+N, D = 50, 12
+
+
+def make(method: str, **options):
+    torch.manual_seed(0)
+    if method == "dpq-vq":
+        return edge_embed.DPQEmbedding(N, D, 5, 3, variant="vq", distance_norm=False, **options)  # no batch statistics
+    if method == "dpq-sx":
+        return edge_embed.DPQEmbedding(N, D, 5, 3, variant="sx", distance_norm=False, **options)
+    if method == "ant":
+        return edge_embed.ANTEmbedding(N, D, num_anchors=7, **options)
+    return edge_embed.TTEmbedding(N, D, rank=3, **options)
+
+
+METHODS = ("dpq-vq", "dpq-sx", "ant", "tt")
+
+
+@pytest.fixture(params=[None, 7 * D], ids=["one block", "blocks of 7 rows"])
+def blocks(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("state", ["training", "eval", "frozen"])
+@pytest.mark.usefixtures("blocks")
+def test_logits_are_products_with_every_row(method, state):
+    embedding = make(method, padding_idx=2)
+    embedding.train(state == "training")
+    if state == "frozen":
+        embedding.freeze()
+    head = TiedOutput(embedding, bias=torch.arange(float(N)))
+    for shape in ((D,), (3, D), (2, 4, D), (0, D)):
+        hidden = torch.randn(shape)
+        rows = embedding(torch.arange(N))
+        expected = hidden @ rows.t() + torch.arange(float(N))
+        torch.testing.assert_close(head(hidden), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(head(torch.randn(3, D))[:, 2], torch.full((3,), 2.0))  # the padding row, and its bias
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("blocks")
+def test_gradients_reach_table_and_hidden_states(method):
+    embedding = make(method, padding_idx=2, dtype=torch.float64).train()
+    head, hidden = TiedOutput(embedding), torch.randn(4, D, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, N, dtype=torch.float64)
+    (head(hidden) * weight).sum().backward()
+    got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in embedding.parameters())]
+    embedding.zero_grad()
+    hidden.grad = None
+    rows = embedding(torch.arange(N))  # all at once, which VQ's own loss counts the same way
+    ((hidden @ rows.t()) * weight).sum().backward()
+    expected = [hidden.grad, *(parameter.grad for parameter in embedding.parameters())]
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_tied_table_learns_from_both_ends():
+    embedding = make("tt")
+    head = TiedOutput(embedding)
+    assert {id(parameter) for parameter in head.parameters()} == {id(parameter) for parameter in embedding.parameters()}
+    hidden = embedding(torch.tensor([1, 2]))
+    head(hidden).sum().backward()
+    both = [parameter.grad.clone() for parameter in embedding.parameters()]
+    embedding.zero_grad()
+    head(hidden.detach()).sum().backward()
+    one = [parameter.grad for parameter in embedding.parameters()]
+    assert not any(torch.equal(ours, theirs) for ours, theirs in zip(both, one, strict=True))
+
+
+def test_running_statistics_follow_the_head_once():
+    embedding = edge_embed.DPQEmbedding(N, D, 5, 3, variant="sx")
+    head = TiedOutput(embedding)
+    head(torch.randn(3, D, requires_grad=True)).sum().backward()
+    once = embedding.running_mean.clone()
+    assert once.abs().sum() > 0
+    embedding.running_mean.zero_()
+    head(torch.randn(3, D))
+    torch.testing.assert_close(embedding.running_mean, once)  # the backward pass did not count again
+
+
+def test_the_dense_table_is_never_whole_in_memory():
+    """Float storage made during a step: blocks and gradients of the parameters, no [n, d]."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    n, d = 60_000, 64
+    embedding = edge_embed.TTEmbedding(n, d, rank=4)
+    head = TiedOutput(embedding)
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                largest = max(largest, result.untyped_storage().nbytes())
+            return result
+
+    with Watch():
+        head(torch.randn(2, d, requires_grad=True)).sum().backward()
+    assert largest < 4 * n * d / 1.7
+
+
+def test_bias():
+    assert TiedOutput(make("ant")).bias is None
+    assert torch.equal(TiedOutput(make("ant"), bias=True).bias, torch.zeros(N))
+    with pytest.raises(BadInputError, match=rf"bias: got shape \[3\], expected \[{N}\]"):
+        TiedOutput(make("ant"), bias=torch.zeros(3))
+
+
+def test_what_a_head_cannot_take():
+    with pytest.raises(BadInputError, match=r"got a Embedding, expected a compressed embedding layer"):
+        TiedOutput(nn.Embedding(3, 4))
+    for training in (True, False):
+        head = TiedOutput(make("tt")).train(training)
+        with pytest.raises(BadInputError, match=rf"\[\*, {D}\], the width of the table: got \[2, 5\]"):
+            head(torch.randn(2, 5))
+        with pytest.raises(BadInputError, match=r"must be a float tensor, got torch.int64"):
+            head(torch.zeros(2, D, dtype=torch.int64))

@@ -1,0 +1,128 @@
+"""TTEmbedding alone: shapes, ranks, the start, and training."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.tt import PackedTT
+
+
+def test_automatic_shapes_are_those_of_the_paper():
+    layer = TTEmbedding(25_000, 256, 16)
+    assert layer.row_shape == (25, 30, 40)
+    assert layer.col_shape == (4, 8, 8)
+    assert [tuple(core.shape) for core in layer.cores] == [(25, 1, 4, 16), (30, 16, 8, 16), (40, 16, 8, 1)]
+    assert 25_000 * 256 // sum(core.numel() for core in layer.cores) == 93  # "TT1" in table 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
+def test_number_of_cores(count):
+    layer = TTEmbedding(1000, 64, 4, num_cores=count)
+    assert len(layer.cores) == count
+    assert layer(torch.tensor([0, 999])).shape == (2, 64)
+    assert len(TTEmbedding(1000, 64, 4, row_shape=[4] * count if count > 4 else [32] * count).cores) == count
+    assert len(TTEmbedding(1000, 64, 4, col_shape=[64] + [1] * (count - 1)).cores) == count
+
+
+def test_one_rank_for_each_place():
+    layer = TTEmbedding(1000, 64, [3, 5], row_shape=[10, 10, 10], col_shape=[4, 4, 4])
+    assert layer.ranks == (1, 3, 5, 1)
+    assert layer.to_packed().shape.ranks == (1, 3, 5, 1)
+
+
+def test_ranks_are_cut_to_what_the_shapes_can_use():
+    """More would be numbers without a use: the matrix that R_k separates has no more rows or columns."""
+    layer = TTEmbedding(24, 12, 1000, row_shape=[2, 3, 4], col_shape=[2, 2, 3])
+    assert layer.ranks == (1, 4, 12, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_cores": 1}, "2 to 6 cores, got 1"),
+        ({"num_cores": 7}, "2 to 6 cores, got 7"),
+        ({"num_cores": 3, "row_shape": [4, 5]}, r"as many cores, got \[2, 3\]"),
+        ({"row_shape": [4, 5], "col_shape": [2, 2, 3]}, r"as many cores, got \[2, 3\]"),
+        ({"row_shape": [4, 4]}, r"row_shape.*16.*20"),
+        ({"row_shape": [0, 40]}, r"row_shape\[0\] must be at least 1, got 0"),
+        ({"row_shape": [4, 5.0]}, r"row_shape\[1\] must be an integer, got 5.0"),
+        ({"col_shape": [2, 5]}, r"col_shape \[2, 5\] makes 10 columns, got embedding_dim 12"),
+        ({"rank": 0}, r"rank\[0\] must be at least 1, got 0"),
+        ({"rank": [2, 2, 2]}, r"rank \[2, 2, 2\] has 3 numbers, expected 2"),
+        ({"rank": [2, -1]}, r"rank\[1\] must be at least 1, got -1"),
+    ],
+)
+def test_impossible_sizes_are_refused_with_the_numbers(options, message):
+    with pytest.raises(BadInputError, match=message):
+        TTEmbedding(20, 12, **{"rank": 4} | options)
+
+
+def test_what_could_never_be_packed_is_refused_before_training():
+    with pytest.raises(BadInputError, match="use smaller ranks"):
+        TTEmbedding(10**8, 4096, 100_000, row_shape=[10**4, 10**4], col_shape=[64, 64], device="meta")
+
+
+@pytest.mark.parametrize("rank", [1, 8])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_start_has_the_variance_of_glorot(rank, count):
+    """Eq. (2): 2 / (rows + columns), whatever the ranks and the number of cores."""
+    torch.manual_seed(1)
+    variances = []
+    for _ in range(30):
+        layer = TTEmbedding(900, 64, rank, num_cores=count)
+        variances.append(layer(torch.arange(900)).square().mean().item())
+    assert np.mean(variances) == pytest.approx(2 / (math.prod(layer.row_shape) + 64), rel=0.35)
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> TTEmbedding:
+    count = draw(st.integers(2, 6))
+    rows, columns = draw(st.integers(1, 60)), draw(st.integers(1, 24))
+    rank = draw(st.integers(1, 6) | st.lists(st.integers(1, 6), min_size=count - 1, max_size=count - 1))
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    return TTEmbedding(rows, columns, rank, num_cores=count)
+
+
+@given(layers())
+def test_any_sizes_give_a_table_that_its_packed_form_repeats(layer):
+    ids = torch.arange(layer.num_embeddings)
+    packed = layer.to_packed()
+    rows = layer.eval()(ids).detach()
+    assert rows.shape == (layer.num_embeddings, layer.embedding_dim)
+    tolerance = 4 * 2.0**-23 * packed.magnitudes(ids.numpy())
+    assert (np.abs(rows.double().numpy() - packed.rows_float64(ids.numpy())) <= tolerance).all()
+
+
+def test_a_tensor_ring_made_elsewhere_becomes_a_frozen_layer():
+    random = np.random.default_rng(0)
+    shapes = [(2, 3, 2, 4), (3, 4, 1, 2), (2, 2, 2, 3)]
+    packed = PackedTT(tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes), 11, 4)
+    layer = TTEmbedding.from_packed(packed)
+    assert layer.ranks == (3, 4, 2, 3)
+    np.testing.assert_allclose(layer(torch.arange(11)).numpy(), packed.rows(np.arange(11)), rtol=1e-5, atol=1e-5)
+    assert layer.to_packed().shape == packed.shape
+
+
+def test_a_small_task_is_learned():
+    """20 words, 4 classes by id."""
+    torch.manual_seed(0)
+    layer, head = TTEmbedding(20, 12, 4), nn.Linear(12, 4)
+    ids = torch.arange(20)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.02)
+    losses = []
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
+    layer.eval().freeze()
+    assert nn.functional.cross_entropy(head(layer(ids)), ids % 4).item() < 0.1 * losses[0]

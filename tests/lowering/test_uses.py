@@ -1,0 +1,153 @@
+"""One table, however it is used: rows, bags and logits over the same packed tensors, tied or not."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.lowering.graph import CALLS, lower_program
+from edge_embed.packed.bag import bag
+from edge_embed.packed.logits import logits
+
+N, D = 30, 12
+IDS = torch.tensor([[7, 0, 19], [3, 3, 11]])
+
+
+def make(method: str, kind: str = "Embedding", **options):
+    sizes = {"DPQ": {"num_codes": 5, "num_groups": 3}, "ANT": {"num_anchors": 7}, "TT": {"rank": 3}}
+    return getattr(edge_embed, method + kind)(N, D, **sizes[method], **options)
+
+
+METHODS = ("DPQ", "ANT", "TT")
+
+
+class Language(nn.Module):
+    """Words in, words out, and the mean of the words besides."""
+
+    def __init__(self, words: nn.Module, output: nn.Module, bags: nn.Module | None = None) -> None:
+        super().__init__()
+        self.words, self.output, self.bags = words, output, bags
+
+    def forward(self, ids):
+        hidden = torch.tanh(self.words(ids))
+        if self.bags is not None:
+            hidden = hidden + self.bags(ids).unsqueeze(1)
+        return self.output(hidden)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_tied_table_is_packed_once(capture, method, frozen):
+    words = make(method)
+    if frozen:
+        words.freeze()
+    model = Language(words, edge_embed.TiedOutput(words, bias=torch.randn(N)))
+    program = capture(model)
+    lowered = lower_program(program)
+    assert list(lowered.tables) == ["words"]
+    (report,) = lowered.reports
+    assert (report.method, report.lowered, report.uses) == (method.lower(), True, 2)
+    weights = dict(lowered.program.module.named_buffers())
+    assert {name for name in weights if not name.endswith("bias")} == {
+        f"words.{tensor}" for tensor in lowered.tables["words"].tensors()
+    }
+    expected = model.eval()(IDS)
+    for run in (program.run, lowered.program.run):
+        torch.testing.assert_close(run(IDS)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_untied_head_keeps_its_own_table(capture, method):
+    model = Language(make(method), edge_embed.TiedOutput(make(method)))
+    lowered = lower_program(capture(model))
+    assert list(lowered.tables) == ["words", "output.embedding"]
+    torch.testing.assert_close(lowered.program.run(IDS)[0], model.eval()(IDS), atol=1e-5, rtol=1e-5)
+
+
+def test_equal_weights_of_two_layers_are_not_tied(capture):
+    """They could be trained on apart from each other: tied is what is one tensor, not what looks alike."""
+    words, other = make("TT"), make("TT")
+    other.load_state_dict(words.state_dict())
+    lowered = lower_program(capture(Language(words, edge_embed.TiedOutput(other))))
+    assert list(lowered.tables) == ["words", "output.embedding"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_three_uses_of_one_table(capture, method):
+    bags = make(method, "EmbeddingBag", padding_idx=3, mode="mean")
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bags, self.output = bags, edge_embed.TiedOutput(bags)
+
+        def forward(self, ids):
+            return self.output(self.bags(ids)), self.bags(ids)
+
+    lowered = lower_program(capture(Rows()))
+    (table,) = lowered.tables.values()
+    found = [CALLS[node.target].use for node in lowered.program.module.graph.nodes if node.target in CALLS]
+    assert sorted(found) == ["bag", "bag", "logits"]
+    scores, means = lowered.program.run(IDS)
+    expected, _ = bag(table, IDS.reshape(-1).numpy(), np.array([0, 3, 6]), "mean")
+    np.testing.assert_allclose(means.numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(scores.numpy(), logits(table, expected.astype(np.float32))[0], atol=1e-5)
+
+
+def test_bags_by_offsets_and_weights(capture):
+    class Offsets(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = make("ANT", "EmbeddingBag", mode="sum")
+
+        def forward(self, ids, offsets, weights):
+            return self.words(ids, offsets, weights)
+
+    model = Offsets()
+    example = (torch.tensor([4, 5, 6, 7]), torch.tensor([0, 1]), torch.rand(4))
+    lowered = lower_program(capture(model, example))
+    other = (torch.tensor([1, 29, 3]), torch.tensor([0, 0, 2, 3]), torch.rand(3))
+    torch.testing.assert_close(lowered.program.run(*other)[0], model.eval()(*other), atol=1e-6, rtol=1e-5)
+
+
+def test_methods_and_dense_tables_beside_each_other(capture):
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c, self.d = make("DPQ"), make("ANT"), make("TT"), nn.Embedding(N, D)
+            self.e = nn.EmbeddingBag(N, D)
+
+        def forward(self, ids):
+            return self.a(ids) + self.b(ids) + self.c(ids) + self.d(ids) + self.a(ids) + self.e(ids).unsqueeze(1)
+
+    lowered = lower_program(capture(Mixed()))
+    found = {(report.name, report.method, report.lowered, report.uses) for report in lowered.reports}
+    assert found == {
+        ("a", "dpq", True, 2),
+        ("b", "ant", True, 1),
+        ("c", "tt", True, 1),
+        ("d", "dense", False, 1),
+        ("e", "dense", False, 1),
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_half_precision_table_in_a_float32_model(capture, method):
+    words = make(method)
+    expected = words.eval()(IDS)
+    words.freeze(value_type="float16")
+    assert words(IDS).dtype == torch.float32
+    lowered = lower_program(capture(Language(words, edge_embed.TiedOutput(words))))
+    assert lowered.tables["words"].shape.value_type == "float16"
+    rows = torch.from_numpy(lowered.tables["words"].rows(IDS.numpy()))
+    assert rows.dtype == torch.float16
+    torch.testing.assert_close(rows.float(), expected, atol=2e-3, rtol=2e-3)
+    assert lowered.program.run(IDS)[0].dtype == torch.float32
+
+
+def test_the_progress_counts_every_table(capture):
+    seen: dict[str, int] = {}
+    model = Language(make("ANT"), edge_embed.TiedOutput(make("TT")), make("DPQ", "EmbeddingBag"))
+    lower_program(capture(model), lambda name, done, total: seen.update({name: done - total}))
+    assert seen == {"words": 0, "output.embedding": 0, "bags": 0}

@@ -1,0 +1,406 @@
+"""The packed ANT form: rows against a loop over its entries, packing against a dense product, every refusal."""
+
+import math
+import tracemalloc
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.packed import ANTShape, PackedANT, load_tables, save_tables
+
+ID_TYPES = ["i1", "i8", "u2", "u8", ">i4"]
+
+
+def sparse_transform(n: int, anchors: int, seed: int = 0, dtype: str = "float32") -> NDArray[Any]:
+    """About a third of the entries, some rows empty, none of them tiny."""
+    rng = np.random.default_rng([n, anchors, seed])
+    transform = np.where(rng.random((n, anchors)) < 0.3, rng.uniform(0.1, 2, (n, anchors)), 0)
+    transform[rng.random(n) < 0.2] = 0
+    return transform.astype(dtype)
+
+
+def table(
+    n: int = 11,
+    dim: int = 6,
+    anchors: int = 5,
+    padding: int | None = None,
+    weight_type: str = "float32",
+    value_type: str = "float32",
+    seed: int = 0,
+) -> PackedANT:
+    values = np.random.default_rng([seed, dim]).standard_normal((anchors, dim)).astype(value_type)
+    return PackedANT.from_dense(sparse_transform(n, anchors, seed), values, padding, weight_type)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> PackedANT:
+    n = draw(st.integers(1, 20))
+    return table(
+        n,
+        draw(st.integers(1, 9)),
+        draw(st.one_of(st.integers(1, 12), st.sampled_from([255, 256, 257]))),
+        draw(st.one_of(st.none(), st.integers(0, n - 1))),
+        draw(st.sampled_from(["float32", "float16", "int8"])),
+        draw(st.sampled_from(["float32", "float16"])),
+        draw(st.integers(0, 3)),
+    )
+
+
+def slow_row(packed: PackedANT, row_id: int, absolute: bool = False) -> list[float]:
+    """One row as FORMAT.md has it, exactly, in fractions; a float64 at the end."""
+    total = [Fraction(0)] * packed.embedding_dim
+    for entry in range(int(packed.row_offsets[row_id]), int(packed.row_offsets[row_id + 1])):
+        for column in range(packed.embedding_dim):
+            anchor = Fraction(float(packed.anchors[int(packed.anchor_ids[entry]), column]))
+            term = Fraction(float(packed.weights[entry])) * anchor
+            total[column] += abs(term) if absolute else term
+    return [float(Fraction(float(packed.weight_scale[0])) * number) for number in total]
+
+
+@given(tables(), st.data())
+def test_rows_equal_the_exact_sums(packed: PackedANT, data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3)))
+    count = math.prod(shape)
+    flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
+    ids = np.array(flat, data.draw(st.sampled_from(ID_TYPES))).reshape(shape)
+    rows, exact, magnitudes = packed.rows(ids), packed.rows_float64(ids), packed.magnitudes(ids)
+    assert rows.dtype == packed.anchors.dtype
+    assert exact.dtype == magnitudes.dtype == np.float64
+    assert rows.shape == exact.shape == magnitudes.shape == (*shape, packed.embedding_dim)
+    expected = np.array([slow_row(packed, i) for i in flat]).reshape(rows.shape)
+    sums = np.array([slow_row(packed, i, absolute=True) for i in flat]).reshape(rows.shape)
+    np.testing.assert_array_less(np.abs(exact - expected), 1e-13 * sums + 1e-300)
+    np.testing.assert_allclose(magnitudes, sums, rtol=1e-13)
+    np.testing.assert_array_equal(rows, exact.astype(rows.dtype))
+
+
+@given(tables())
+def test_a_file_gives_the_same_table(tmp_path_factory: pytest.TempPathFactory, packed: PackedANT) -> None:
+    path = tmp_path_factory.mktemp("ant") / "t"
+    save_tables(path, {"t": packed})
+    loaded = load_tables(path)["t"]
+    assert isinstance(loaded, PackedANT)
+    assert loaded.shape == packed.shape
+    for name, array in packed.tensors().items():
+        assert loaded.tensors()[name].dtype == array.dtype
+        np.testing.assert_array_equal(loaded.tensors()[name], array)
+    ids = np.arange(packed.num_embeddings)
+    assert loaded.rows(ids).tobytes() == packed.rows(ids).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("weight_type", ["float32", "float16"])
+def test_the_transform_is_kept(dtype: str, weight_type: str) -> None:
+    transform = sparse_transform(50, 7, dtype=dtype)
+    packed = PackedANT.from_dense(transform, np.eye(7, dtype=np.float32), None, weight_type)
+    stored = transform.astype(weight_type)
+    np.testing.assert_array_equal(packed.rows_float64(np.arange(50)), stored.astype(np.float64))
+    assert packed.weights.dtype == weight_type
+    assert packed.weight_scale.tolist() == [1.0]
+    assert len(packed.weights) == np.count_nonzero(stored)
+
+
+def test_int8_weights_are_rounded_half_to_even_and_zeros_dropped() -> None:
+    transform = np.array([[127, 0.5, 1.5], [2.5, 0.4, 126.5]], np.float32)  # the scale is 1
+    packed = PackedANT.from_dense(transform, np.eye(3, dtype=np.float32), None, "int8")
+    assert packed.weight_scale.tolist() == [1.0]
+    assert packed.row_offsets.tolist() == [0, 2, 4]
+    assert packed.anchor_ids.tolist() == [0, 2, 0, 2]
+    assert packed.weights.tolist() == [127, 2, 2, 126]
+
+
+@given(st.floats(0, 2.0**127, width=32, exclude_min=True), st.integers(0, 50))
+def test_int8_weights_are_within_half_a_step(largest: float, seed: int) -> None:
+    fractions = np.random.default_rng(seed).random((6, 4), np.float32)
+    fractions[0, 0] = 1
+    transform = fractions * np.float32(largest)
+    packed = PackedANT.from_dense(transform, np.eye(4, dtype=np.float32), None, "int8")
+    scale = float(packed.weight_scale[0])
+    assert 0 < scale <= max(largest / 127 * (1 + 1e-6), 1.5e-45)
+    error = np.abs(packed.rows_float64(np.arange(6)) - transform)
+    tiny = 1e-43  # where float32 has no digits left, the scale has none either
+    assert error.max() <= 0.5 * scale * (1 + 1e-4) + (largest if largest < 127 * tiny else 0)
+
+
+def test_int8_weights_stay_within_127_where_the_scale_has_no_digits_left() -> None:
+    smallest = np.finfo(np.float32).smallest_subnormal
+    transform = np.array([[178, 1]], np.float32) * smallest  # 178 / 127 smallest numbers are rounded to one
+    packed = PackedANT.from_dense(transform, np.eye(2, dtype=np.float32), None, "int8")
+    assert packed.weights.tolist() == [127, 1]
+    assert packed.weight_scale.tolist() == [float(smallest)]
+
+
+def test_the_padding_row_is_empty_whatever_it_was() -> None:
+    transform = sparse_transform(6, 5)
+    transform[2] = np.nan
+    packed = PackedANT.from_dense(transform, np.ones((5, 3), np.float32), 2, "int8")
+    assert np.isnan(transform[2]).all()  # the caller's own array stays as it is
+    assert packed.rows([2, 2]).tobytes() == bytes(24)
+    assert packed.row_offsets[2] == packed.row_offsets[3]
+    assert packed.rows(np.arange(6)).any()
+
+
+@pytest.mark.parametrize("weight_type", ["float32", "float16", "int8"])
+def test_a_table_of_zeros(tmp_path: Any, weight_type: str) -> None:
+    packed = PackedANT.from_dense(np.zeros((3, 2), np.float32), np.ones((2, 4), np.float32), None, weight_type)
+    assert packed.weights.shape == packed.anchor_ids.shape == (0,)
+    save_tables(tmp_path / "t", {"t": packed})
+    assert load_tables(tmp_path / "t")["t"].rows([[0], [2]]).tobytes() == bytes(32)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "dtype"), [(1, "uint8"), (256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32")]
+)
+def test_anchor_ids_have_the_smallest_type(tmp_path: Any, anchors: int, dtype: str) -> None:
+    transform = np.zeros((2, anchors), np.float32)
+    transform[1, [0, -1]] = 1
+    packed = PackedANT.from_dense(transform, np.arange(anchors, dtype=np.float32)[:, np.newaxis])
+    save_tables(tmp_path / "t", {"t": packed})
+    loaded = load_tables(tmp_path / "t")["t"]
+    assert loaded.tensors()["anchor_ids"].dtype == dtype
+    assert loaded.rows([0, 1]).tolist() == [[0], [anchors - 1]]
+
+
+def test_scalars_lists_and_empty_ids() -> None:
+    packed = table()
+    assert packed.rows(3).shape == (6,)
+    np.testing.assert_array_equal(packed.rows([[3, 3]])[0, 1], packed.rows(np.int8(3)))
+    assert packed.rows(np.zeros((2, 0), np.int32)).shape == (2, 0, 6)
+    with pytest.raises(IdOutOfRangeError, match="got id 11, expected 0 to 10"):
+        packed.rows(11)
+    with pytest.raises(IdOutOfRangeError, match="got id -1"):
+        packed.magnitudes([0, -1])
+    with pytest.raises(BadInputError, match="expected integers"):
+        packed.rows_float64([1.0])
+
+
+def test_a_row_does_not_depend_on_the_others() -> None:
+    packed = table(n=3000, dim=1000, anchors=40)  # several blocks
+    ids = np.arange(3000)
+    together = packed.rows(ids)
+    for some in (ids[5:6], ids[1000:2001], ids[::-7]):
+        assert packed.rows(some).tobytes() == together[some].tobytes()
+
+
+def test_one_row_with_every_anchor_among_empty_ones() -> None:
+    transform = np.zeros((2000, 5000), np.float32)
+    transform[7] = 1
+    packed = PackedANT.from_dense(transform, np.ones((5000, 300), np.float32))
+    assert packed.rows([6, 7, 8])[:, 0].tolist() == [0, 5000, 0]
+
+
+def test_a_sum_beyond_the_type_is_infinite_without_noise(recwarn: pytest.WarningsRecorder) -> None:
+    packed = PackedANT.from_dense(np.full((1, 1), 60_000, np.float32), np.array([[-2]], np.float16))
+    assert packed.rows(0).tolist() == [-np.inf]
+    assert not recwarn.list
+
+
+def test_sizes() -> None:
+    packed = table(n=50, dim=6, anchors=300)
+    nonzeros = len(packed.weights)
+    assert packed.nbytes == sum(array.nbytes for array in packed.tensors().values())
+    assert packed.nbytes == 51 * 4 + nonzeros * (2 + 4) + 4 + 300 * 6 * 4
+    assert packed.compression_ratio == pytest.approx(32 * 50 * 6 / (32 * nonzeros + 32 * 300 * 6))
+    small = table(n=50, dim=6, anchors=200, weight_type="int8", value_type="float16")
+    assert small.nbytes == sum(array.nbytes for array in small.tensors().values())
+    assert small.compression_ratio == pytest.approx(32 * 50 * 6 / (8 * len(small.weights) + 16 * 200 * 6))
+
+
+def test_the_ratio_of_the_paper() -> None:
+    """Table 1, AG-News with 10 anchors: 61,673 rows of 256 columns (15.79 M numbers) kept as 0.40 M: 40 times less."""
+    shape = ANTShape(61_673, 256, 10, 400_000 - 10 * 256)
+    assert shape.compression_ratio == pytest.approx(15.788e6 / 0.4e6, rel=1e-4)
+
+
+def test_rows_memory_follows_the_ids_not_the_table() -> None:
+    packed = table(n=100_000, dim=64, anchors=8)
+    tracemalloc.start()
+    packed.rows(np.arange(100))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * 100 * 64 * 4  # float64 terms of some entries each, not 100,000 rows
+
+
+def test_packing_takes_little_more_than_the_result() -> None:
+    transform = np.zeros((400_000, 32), np.float32)
+    transform[::2, 3] = 1
+    seen: list[int] = []
+    tracemalloc.start()
+    packed = PackedANT.from_dense(transform, np.ones((32, 4), np.float32), on_block=seen.append)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - packed.nbytes < 20 << 20  # the transform has 51 MB
+    assert seen[-1] == 400_000
+    assert seen == sorted(seen)
+    assert 0 < seen[-2] < 400_000  # block by block
+
+
+@pytest.mark.parametrize(
+    ("entry", "weight_type", "message"),
+    [
+        (
+            -0.5,
+            "float32",
+            r"transform: row 2, anchor 1: got -0.5, .* not negative; clamp it: transform.clamp_",
+        ),
+        (np.nan, "int8", "row 2, anchor 1: got nan, expected a finite number .* did the training diverge"),
+        (np.inf, "float32", "row 2, anchor 1: got inf, expected a finite number"),
+        (1e5, "float16", "row 2, anchor 1: got 100000, .* use another weight_type than float16, or smaller weights"),
+        (1e39, "float32", "row 2, anchor 1: got 1e[+]39, .* use another weight_type than float32"),
+        (1e39, "int8", "row 2, anchor 1: got 1e[+]39"),
+    ],
+)
+def test_transforms_that_cannot_be_stored(entry: float, weight_type: str, message: str) -> None:
+    transform = np.ones((4, 3))
+    transform[2, 1] = entry
+    with pytest.raises(BadInputError, match=message):
+        PackedANT.from_dense(transform, np.ones((3, 2), np.float32), 0, weight_type)
+
+
+def test_infinity_in_a_half_precision_transform() -> None:
+    with pytest.raises(BadInputError, match="row 0, anchor 0: got inf"):
+        PackedANT.from_dense(np.full((1, 1), np.inf, np.float16), np.ones((1, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("transform", "anchors", "options", "message"),
+    [
+        (np.ones(3), np.ones((3, 2)), {}, r"transform \[3\], anchors \[3, 2\]: expected \[rows, anchors\]"),
+        (np.ones((2, 3)), np.ones((4, 2)), {}, r"transform \[2, 3\], anchors \[4, 2\]"),
+        (np.ones((2, 3), int), np.ones((3, 2), np.float32), {}, "transform: got int64"),
+        (np.ones((0, 3)), np.ones((3, 2), np.float32), {}, r"got float64 \[0, 3\], expected floats, not empty"),
+        (np.ones((2, 3)), np.ones((3, 2)), {}, r"anchors: got float64 \[3, 2\], expected float32 or float16"),
+        (np.ones((2, 3)), np.ones((3, 0), np.float32), {}, "embedding_dim: got 0"),
+        (np.ones((2, 3)), np.full((3, 2), np.nan, "f4"), {}, "anchors: anchor 0, column 0: got nan"),
+        (np.ones((2, 3)), np.ones((3, 2), "f4"), {"padding_idx": 2}, "padding_idx: got 2, expected none or 0 to 1"),
+        (np.ones((2, 3)), np.ones((3, 2), "f4"), {"weight_type": "int4"}, "weight_type: got 'int4', .* or int8"),
+    ],
+)
+def test_wrong_transforms(transform: Any, anchors: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        PackedANT.from_dense(transform, anchors, **options)
+
+
+OFFSETS, IDS = np.array([0, 2, 2, 5], np.int32), np.array([0, 3, 1, 2, 3], np.uint8)
+GOOD: dict[str, Any] = {
+    "row_offsets": OFFSETS,
+    "anchor_ids": IDS,
+    "weights": np.ones(5, np.float32),
+    "weight_scale": np.ones(1, np.float32),
+    "anchors": np.ones((4, 2), np.float32),
+}
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "offsets int64": ({"row_offsets": OFFSETS.astype("i8")}, r"row_offsets: got int64 \[4\], expected int32 \[4\]"),
+    "offsets big-endian": ({"row_offsets": OFFSETS.astype(">i4")}, "row_offsets: got >i4"),
+    "offsets empty": ({"row_offsets": OFFSETS[:0]}, "num_embeddings: got -1"),
+    "no rows": ({"row_offsets": OFFSETS[:1]}, "num_embeddings: got 0"),
+    "offsets of two dimensions": ({"row_offsets": OFFSETS[:, None]}, r"row_offsets: got shape \[4, 1\]"),
+    "first offset": ({"row_offsets": OFFSETS + np.int32(1)}, "row_offsets: row 0: got offset 1, expected 0"),
+    "negative offset": ({"row_offsets": np.array([0, -1, 2, 5], "i4")}, "row 0: got offsets 0 to -1, expected no step"),
+    "offset back": ({"row_offsets": np.array([0, 4, 2, 5], "i4")}, "row 1: got offsets 4 to 2, expected no step back"),
+    "offset far": ({"row_offsets": np.array([0, 2, 9, 5], "i4")}, "row 2: got offsets 9 to 5"),
+    "last offset low": (
+        {"row_offsets": np.array([0, 2, 2, 4], "i4")},
+        r"row 2 .the last.: got 4 as its end",
+    ),
+    "last offset high": ({"row_offsets": np.array([0, 2, 2, 6], "i4")}, r"row 2 .the last.: got 6 as its end"),
+    "ids uint16": ({"anchor_ids": IDS.astype("u2")}, r"anchor_ids: got uint16 \[5\], expected uint8 \[5\]"),
+    "ids too few": ({"anchor_ids": IDS[:4]}, r"anchor_ids: got uint8 \[4\], expected uint8 \[5\]"),
+    "id of no anchor": (
+        {"anchor_ids": np.array([0, 4, 1, 2, 3], "u1")},
+        "row 0: got anchor id 4 in entry 1",
+    ),
+    "id twice": ({"anchor_ids": np.array([0, 3, 1, 1, 3], "u1")}, "row 2: got anchor id 1 after 1 in entry 3"),
+    "ids fall": ({"anchor_ids": np.array([0, 3, 1, 3, 2], "u1")}, "row 2: got anchor id 2 after 3 in entry 4"),
+    "weights float64": ({"weights": np.ones(5)}, "weight_type: got 'float64', expected float32, float16 or int8"),
+    "weights of two dimensions": ({"weights": np.ones((5, 1), "f4")}, r"weights: got shape \[5, 1\]"),
+    "weight zero": ({"weights": np.array([1, 1, 0, 1, 1], "f4")}, "weights: row 2, anchor 1: got 0.0, expected a posi"),
+    "weight negative": ({"weights": np.array([1, -1, 1, 1, 1], "i1")}, "weights: row 0, anchor 3: got -1"),
+    "weight nan": ({"weights": np.array([1, 1, 1, 1, np.nan], "f2")}, "weights: row 2, anchor 3: got nan"),
+    "weight infinite": ({"weights": np.array([1, 1, 1, np.inf, 1], "f4")}, "weights: row 2, anchor 2: got inf"),
+    "scale of floats": (
+        {"weight_scale": np.array([2], "f4")},
+        "weight_scale: got 2.0, expected 1.0",
+    ),
+    "two scales": ({"weight_scale": np.ones(2, "f4")}, r"weight_scale: got float32 \[2\], expected float32 \[1\]"),
+    "scale zero": (
+        {"weights": np.ones(5, "i1"), "weight_scale": np.zeros(1, "f4")},
+        "weight_scale: got 0.0",
+    ),
+    "scale nan": ({"weights": np.ones(5, "i1"), "weight_scale": np.full(1, np.nan, "f4")}, "weight_scale: got nan"),
+    "anchors float64": ({"anchors": np.ones((4, 2))}, r"anchors: got float64 \[4, 2\], expected float32 or float16"),
+    "anchors flat": ({"anchors": np.ones(4, "f4")}, r"anchors: got float32 \[4\]"),
+    "anchor infinite": ({"anchors": np.array([[1, 1]] * 3 + [[1, -np.inf]], "f4")}, "anchor 3, column 1: got -inf"),
+    "no anchors": ({"anchors": np.ones((0, 2), "f4")}, "num_anchors: got 0"),
+    "padding row with entries": ({"padding_idx": 2}, r"row_offsets: row 2 \(padding\): got 3 entries, expected none"),
+    "padding row beyond": ({"padding_idx": 3}, "padding_idx: got 3, expected none or 0 to 2"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_tables(case: str) -> None:
+    change, message = BAD[case]
+    PackedANT(**GOOD)
+    with pytest.raises(BadInputError, match=message):
+        PackedANT(**{**GOOD, **change})
+
+
+def test_more_entries_than_a_block_are_checked_without_seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fall of ids is seen where one block ends and the next begins, and the right row is named."""
+    monkeypatch.setattr("edge_embed.packed.ant_csr.BLOCK_NUMBERS", 3)
+    packed = table(n=40, anchors=9)
+    for entry in range(1, len(packed.weights)):
+        ids = packed.anchor_ids.copy()
+        ids[entry] = ids[entry - 1]
+        row = int(np.flatnonzero(packed.row_offsets <= entry)[-1])
+        begins = packed.row_offsets[row] == entry
+        tensors = {**packed.tensors(), "anchor_ids": ids}
+        after = entry + 1 < packed.row_offsets[row + 1] and ids[entry + 1] <= ids[entry]
+        if begins and not after:
+            PackedANT(**tensors)
+        else:
+            with pytest.raises(BadInputError, match=f"anchor_ids: row {row}: "):
+                PackedANT(**tensors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 6, 5, 3), "num_embeddings: got 0, expected a positive integer"),
+        ((10, 6.0, 5, 3), "embedding_dim: got 6.0"),
+        ((10, 6, True, 3), "num_anchors: got True"),
+        ((10, 6, 2**32 + 1, 3), "num_anchors: got 4294967297, expected at most 4294967296"),
+        ((10, 6, 5, -1), "num_nonzeros: got -1, expected zero or a positive integer"),
+        ((10, 6, 5, 51), "num_nonzeros: got 51, expected at most 50"),
+        ((2**60, 1, 2**31, 2**31), "num_nonzeros: got 2147483648, expected at most 2147483647"),
+        ((2**62, 6, 5, 3), "expected at most 9223372036854775807"),
+        ((10, 2**61, 5, 3), "expected at most 9223372036854775807"),
+        ((10, 10**5000, 5, 3), "embedding_dim: got a number of 16610 bits"),
+        ((10, 6, 5, 3, "uint8"), "weight_type: got 'uint8'"),
+        ((10, 6, 5, 3, None), "weight_type: got None"),
+        ((10, 6, 5, 3, "int8", "int8"), "value_type: got 'int8', expected float32 or float16"),
+    ],
+)
+def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        ANTShape(*arguments)
+
+
+def test_tensors_and_attributes_rebuild_the_table() -> None:
+    packed = table(padding=2)
+    again = PackedANT.from_tensors(packed.tensors(), packed.attributes(), packed.padding_idx)
+    assert again.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()
+    assert list(packed.tensors()) == list(packed.shape.tensor_specs())
+    with pytest.raises(BadInputError, match=r"tensors: got \['weights'\], expected \['anchor_ids', 'anchors'"):
+        PackedANT.from_tensors({"weights": packed.weights}, packed.attributes())
+    for wrong in [{"num_anchors": 6}, {"num_nonzeros": 0}, {"weight_type": "float16"}, {"more": 1}]:
+        with pytest.raises(BadInputError, match="attributes: got"):
+            PackedANT.from_tensors(packed.tensors(), packed.attributes() | wrong)
+    with pytest.raises(BadInputError, match="attributes: got"):
+        PackedANT.from_tensors(packed.tensors(), {})

@@ -1,0 +1,104 @@
+"""The golden files of ANT and TT: exact bytes, and what FORMAT.md says about them."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from edge_embed import packed as packed_package
+from edge_embed.packed import Packed, PackedANT, PackedTT, load_tables, save_tables
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PAGE = (Path(packed_package.__file__).parent / "FORMAT.md").read_text("utf-8")
+
+
+def count(shape: tuple[int, ...], dtype: str, first: int) -> NDArray[Any]:
+    return np.arange(first, first + int(np.prod(shape))).reshape(shape).astype(dtype)
+
+
+def ant_tables() -> dict[str, Packed]:
+    transform = np.array([[0.5, 0, 1], [9, 9, 9], [0, 0, 0], [1, 0.25, 4]], np.float32)
+    words = PackedANT.from_dense(transform, np.array([[1, -2], [4, 0.5], [-8, 16]], np.float32), padding_idx=1)
+    ids, weights = np.array([1, 0, 1], np.uint8), np.array([127, 3, 2], np.int8)
+    anchors = np.array([[1, -2, 0.5], [0, 8, -0.25]], np.float16)
+    tags = PackedANT(np.array([0, 1, 3], np.int32), ids, weights, np.array([0.25], np.float32), anchors)
+    return {"words": words, "tags.small": tags}
+
+
+def tt_tables() -> dict[str, Packed]:
+    words = PackedTT((count((2, 1, 2, 2), "<f4", 1), count((3, 2, 2, 1), "<f4", 0)), 5, padding_idx=0)
+    shapes = [(2, 2, 1, 1), (1, 1, 2, 2), (2, 2, 1, 2)]
+    ring = PackedTT(tuple(count(shape, "<f2", -3) for shape in shapes), 4)
+    return {"words": words, "tags.ring": ring}
+
+
+TABLES = {"ant": ant_tables, "tt": tt_tables}
+
+
+@pytest.mark.parametrize("method", TABLES)
+def test_golden_bytes(tmp_path: Path, method: str) -> None:
+    """What we write today is what v1 readers out there expect, to the byte, in any order of tables."""
+    tables, golden = TABLES[method](), (GOLDEN / f"{method}_v1.safetensors").read_bytes()
+    save_tables(tmp_path / "a", tables)
+    save_tables(tmp_path / "b", dict(reversed(tables.items())))
+    assert (tmp_path / "a").read_bytes() == golden == (tmp_path / "b").read_bytes()
+    assert hashlib.sha256(golden).hexdigest() in PAGE
+
+
+@pytest.mark.parametrize("method", TABLES)
+def test_golden_rows(method: str) -> None:
+    loaded = load_tables(GOLDEN / f"{method}_v1.safetensors")
+    for name, table in TABLES[method]().items():
+        ids = np.arange(table.num_embeddings)
+        assert loaded[name].rows(ids).tobytes() == table.rows(ids).tobytes()
+        assert loaded[name].attributes() == table.attributes()
+        assert loaded[name].padding_idx == table.padding_idx
+
+
+def test_the_safetensors_library_reads_our_files() -> None:
+    for method, make in TABLES.items():
+        stored = safetensors.numpy.load_file(GOLDEN / f"{method}_v1.safetensors")
+        expected = {f"{name}/{key}": array for name, table in make().items() for key, array in table.tensors().items()}
+        assert stored.keys() == expected.keys()
+        for name, array in expected.items():
+            assert stored[name].dtype == array.dtype
+            np.testing.assert_array_equal(stored[name], array)
+
+
+def page_rows(first_cell: str) -> list[list[str]]:
+    """Rows of a table of the page whose first cell matches."""
+    lines = re.findall(rf"^\| (?:{first_cell}) \|.*\|$", PAGE, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_shows_the_ant_file() -> None:
+    table = load_tables(GOLDEN / "ant_v1.safetensors")["words"]
+    tensors = table.tensors()
+    names = ("row_offsets", "anchor_ids", "weights")
+    cells = [row for row in page_rows(f"`(?:{'|'.join(names)})`") if is_hex(row[-1])]
+    assert {row[0]: bytes.fromhex(row[1]) for row in cells} == {f"`{name}`": tensors[name].tobytes() for name in names}
+    assert table.rows(3).tolist() == [1 * 1 + 0.25 * 4 + 4 * -8, 1 * -2 + 0.25 * 0.5 + 4 * 16] == [-30, 62.125]
+    assert "(\N{MINUS SIGN}30, 62.125)" in PAGE
+    assert table.rows([1, 2]).tobytes() == bytes(16)
+
+
+def is_hex(cell: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", cell) is not None
+
+
+def test_the_page_shows_the_tt_file() -> None:
+    table = load_tables(GOLDEN / "tt_v1.safetensors")["words"]
+    shown = [(row[0], int(row[1]), bytes.fromhex(row[3])) for row in page_rows("`core_[01]`")]
+    assert shown == [
+        (f"`{name}`", index, data.tobytes())
+        for name, core in table.tensors().items()
+        for index, data in enumerate(core)
+    ]
+    assert table.rows(4).tolist() == [5 * 4 + 6 * 6, 5 * 5 + 6 * 7, 7 * 4 + 8 * 6, 7 * 5 + 8 * 7] == [56, 67, 76, 91]
+    assert "(56, 67, 76, 91)" in PAGE
+    assert table.rows(0).tobytes() == bytes(16)

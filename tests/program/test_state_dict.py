@@ -1,0 +1,145 @@
+"""Weights alone, with a function that makes their model."""
+
+import sys
+
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import save_file
+
+from edge_embed import BadInputError
+from edge_embed.cli import main
+from edge_embed.program.input_spec import parse_input
+from edge_embed.program.load import load_program
+from edge_embed.program.state_dict import import_factory, load_into
+
+SOURCE = """
+from torch import nn
+import edge_embed
+
+class Tagger(nn.Module):
+    def __init__(self, rows=30):
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(rows, 8, 4, 2, variant="vq")
+        self.tags = nn.Linear(8, 3)
+
+    def forward(self, ids):
+        return self.tags(self.words(ids))
+
+def make():
+    return Tagger()
+
+def larger():
+    return Tagger(40)
+
+def broken():
+    raise ValueError("no such corpus")
+
+def nothing():
+    return None
+
+number = 3
+"""
+INPUT = "ids:int64[batch,sequence]"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "tagger_of_test.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("tagger_of_test", None)
+
+
+def factory(folder, name="make"):
+    return import_factory(f"tagger_of_test:{name}", folder)
+
+
+@pytest.mark.parametrize("kind", ["state_dict", "checkpoint", "safetensors", "frozen"])
+def test_weights_go_into_the_model(folder, kind):
+    torch.manual_seed(1)
+    model = factory(folder)().eval()
+    if kind == "frozen":
+        model.words.freeze()
+    path = folder / "weights.pt"
+    if kind == "safetensors":
+        save_file(model.state_dict(), path)
+    else:
+        torch.save({"epoch": 3, "state_dict": model.state_dict()} if kind == "checkpoint" else model.state_dict(), path)
+    program = load_program(path, [parse_input(INPUT)], factory=factory(folder))
+    ids = torch.randint(0, 30, (3, 7))
+    torch.testing.assert_close(program.run(ids)[0], model(ids))
+    assert program.source == path
+    assert str(tuple(program.inputs[0].shape)) == "('batch', 'sequence')"
+
+
+def test_on_the_command_line(folder):
+    torch.save(factory(folder)().state_dict(), folder / "weights.pt")
+    options = ["--model", "tagger_of_test:make", "--input", INPUT]
+    done = CliRunner().invoke(main, ["export", "weights.pt", "--target", "onnx", *options])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main, ["validate", "weights.pt", "weights.onnx", "--iterations", "2", *options])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main, ["export", "weights.pt", "--target", "onnx", "--force"])
+    assert done.exit_code == 2
+    assert "--model package.module:function" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tagger_of_test", "expected package.module:function"),
+        ("tagger_of_test:", "expected package.module:function"),
+        (":make", "expected package.module:function"),
+        ("no_such_module_at_all:make", "cannot be imported .*ModuleNotFoundError"),
+        ("tagger_of_test:other", "has no function other"),
+        ("tagger_of_test:number", "has no function number"),
+    ],
+)
+def test_functions_that_are_not_there(folder, name, message):
+    before = list(sys.path)
+    with pytest.raises(BadInputError, match=message):
+        import_factory(name, folder)
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("larger", r"size mismatch for words.query.*\[30, 8\].*\[40, 8\]"),
+        ("broken", "ValueError: no such corpus"),
+        ("nothing", "returned a NoneType"),
+    ],
+)
+def test_functions_that_do_not_fit(folder, name, message):
+    torch.save(factory(folder)().state_dict(), folder / "weights.pt")
+    with pytest.raises(BadInputError, match=message):
+        load_into(factory(folder, name), folder / "weights.pt")
+
+
+def test_files_without_weights(folder):
+    path = folder / "weights.pt"
+    for content in ([1, 2], {"epoch": 3}):
+        torch.save(content, path)
+        with pytest.raises(BadInputError, match="holds no state_dict"):
+            load_into(factory(folder), path)
+    torch.save({"words": torch.zeros(2)}, path)
+    with pytest.raises(BadInputError, match=r"Missing key.*Unexpected key"):
+        load_into(factory(folder), path)
+    path.write_bytes(b"PK rubbish")
+    with pytest.raises(BadInputError, match="is damaged"):
+        load_into(factory(folder), path)
+    with pytest.raises(BadInputError, match="there is no such file"):
+        load_program(folder / "absent.pt", [parse_input(INPUT)], factory=factory(folder))
+
+
+class Attack:
+    def __reduce__(self):
+        return (sys.modules["os"].mkdir, ("attacked",))
+
+
+def test_no_code_of_the_file_runs(folder):
+    torch.save({"words.query": Attack()}, folder / "weights.pt")
+    with pytest.raises(BadInputError, match="more than weights"):
+        load_into(factory(folder), folder / "weights.pt")
+    assert not (folder / "attacked").exists()

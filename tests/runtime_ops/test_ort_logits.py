@@ -1,0 +1,64 @@
+"""The output head of every method inside ONNX Runtime: hidden @ rows transposed, without the table in memory."""
+
+import numpy as np
+import pytest
+from ort_nodes import AntTable, Table, assert_rounded_once, open_session, run
+
+
+def assert_logits(table: Table, hidden: np.ndarray, threads: int = 1) -> np.ndarray:
+    got = run(open_session(table.logits_model(hidden.dtype.type, hidden.ndim), threads), hidden)
+    wide = hidden.astype(np.float64)
+    exact, magnitude = wide @ table.rows64.T, np.abs(wide) @ table.magnitudes.T
+    assert_rounded_once(got, hidden.dtype.type, exact, magnitude)
+    return got
+
+
+def vectors(table: Table, *shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(4).standard_normal((*shape, table.dim)).astype(dtype)
+
+
+@pytest.mark.parametrize("hidden", [np.float32, np.float16])
+@pytest.mark.parametrize("floats", [np.float32, np.float16])
+def test_hidden_and_table_may_differ_in_type(make_any, floats, hidden):
+    table = make_any(dtype=floats)
+    assert_logits(table, vectors(table, 3, 4, dtype=hidden))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (2, 3, 2)])
+def test_any_rank_and_empty_batches(make_any, shape):
+    table = make_any()
+    assert assert_logits(table, vectors(table, *shape)).shape == (*shape, 50)
+
+
+def test_padding_row_gives_zero(make_any):
+    table = make_any(padding_idx=3)
+    assert not assert_logits(table, vectors(table, 5))[:, 3].any()
+
+
+# Sums of 8 side by side, and what is left of a row.
+@pytest.mark.parametrize("columns", [1, 2, 7, 8, 9, 15, 16, 17, 33])
+def test_any_number_of_columns(columns):
+    table = AntTable(columns=columns)
+    assert_logits(table, vectors(table, 3))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("batch", [1, 2, 40])
+def test_many_rows_over_threads(threads, batch):
+    table = AntTable(num_embeddings=5003, padding_idx=0)
+    assert_logits(table, vectors(table, batch), threads)
+
+
+@pytest.mark.parametrize("shape", [(3, 23), (3, 25), (24, 3), (24, 0)])
+def test_hidden_of_another_size_is_refused(make_any, shape):
+    session = open_session(make_any().logits_model())
+    with pytest.raises(
+        Exception, match=rf"Logits: got hidden of shape \[{shape[0]}, {shape[1]}\], expected \[..., 24\]"
+    ):
+        run(session, np.zeros(shape, np.float32))
+
+
+def test_a_number_is_no_vector(make_any):
+    session = open_session(make_any().logits_model(rank=0))
+    with pytest.raises(Exception, match=r"got hidden of shape \[\], expected \[..., 24\]"):
+        run(session, np.array(1.0, np.float32))

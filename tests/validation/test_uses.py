@@ -1,0 +1,168 @@
+"""Every method in every use: a sound file passes on every path, whatever differs is found and named."""
+
+import itertools
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.lowering.graph import lower_program
+
+from .conftest import Exported, copy_of, make_program
+
+N, D = 90, 24
+METHODS = ("DPQ", "ANT", "TT")
+# A tensor of each method, what its first item is called, and a byte of it that counts for more than rounding.
+FIRST = {
+    "DPQ": ("codes", "row 0, group 0"),
+    "ANT": ("anchor_ids", "row 0, anchor "),
+    "TT": ("core_0", "index 0, column index 0, ranks 0 and 0"),
+}
+FLIPPED = {"DPQ": 0, "ANT": 0, "TT": 2}
+
+
+def make(method: str, kind: str = "Embedding", **options):
+    sizes = {"DPQ": {"num_codes": 16, "num_groups": 6}, "ANT": {"num_anchors": 9}, "TT": {"rank": 4}}
+    return getattr(edge_embed, method + kind)(N, D, padding_idx=3, **sizes[method], **options)
+
+
+class Everything(nn.Module):
+    """One table looked up, multiplied with and reduced in three ways."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self.bags = make(method, "EmbeddingBag", mode="mean")
+        self.words = make(method)
+        self.weighted = make(method, "EmbeddingBag", mode="sum")
+        self.output = edge_embed.TiedOutput(self.words, bias=True)
+
+    def forward(self, ids, weights):
+        hidden = torch.tanh(self.words(ids)) + self.bags(ids).unsqueeze(1)
+        return self.output(hidden), self.weighted(ids, per_sample_weights=weights)
+
+
+def export(model: nn.Module, folder) -> Exported:
+    folder.mkdir(exist_ok=True)
+    program = make_program(model, (torch.randint(0, N, (2, 5)), torch.rand(2, 5)), folder)
+    lowered = lower_program(program)
+    export_onnx(lowered, folder / "model.onnx")
+    return Exported(program, lowered, folder / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Exported]:
+    folder = tmp_path_factory.mktemp("uses")
+    torch.manual_seed(0)
+    return {method: export(Everything(method), folder / method) for method in METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_use_passes_on_every_path(files, method):
+    report = files[method].validate()
+    assert report.failures() == []
+    assert report.complete
+    paths = {check.name for table in report.tables for check in table.paths}
+    names = ("training form", "packed oracle", "ONNX reference evaluator", "portable body", "custom op")
+    uses = ("", ", logits", ", bag (mean)", ", bag (weighted sum)")
+    assert paths == {path + use for path, use in itertools.product(names, uses)}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flipped_bit_is_found_and_located(files, method, tmp_path):
+    tensor, place = FIRST[method]
+    exported = copy_of(files[method], tmp_path)
+    exported.flip(f"words.{tensor}", byte=FLIPPED[method], bit=0)
+    report = exported.validate()
+    assert report.exit_code == 3
+    text = "\n".join(report.failures())
+    assert f"table words: stored rows: {tensor} differ at {place}" in text
+    for path in ("portable body", "custom op", "portable body, logits", "custom op, logits"):
+        assert f"table words: {path}: " in text
+    assert "table bags: " not in text
+
+
+def test_the_largest_error_allowed_is_small(files, tmp_path):
+    """A weight off by 2 ** -11 of itself is not within rounding."""
+    for method, tensor in (("ANT", "weights"), ("TT", "core_1")):
+        exported = copy_of(files[method], tmp_path / method)
+        exported.flip(f"words.{tensor}", byte=1, bit=4)
+        words = next(table for table in exported.validate().tables if table.name == "words")
+        failed = {path.name for path in words.paths if path.status == "failed"}
+        assert {"portable body", "custom op"} <= failed
+
+
+def test_another_mode_is_found(files, tmp_path):
+    exported = copy_of(files["ANT"], tmp_path)
+
+    def change(model: onnx.ModelProto) -> None:
+        node = next(
+            node for node in model.graph.node if node.op_type == "ANTEmbeddingBag" and "bags.weights" in node.input
+        )
+        next(item for item in node.attribute if item.name == "mode").i = 2
+
+    exported.edit(change)
+    text = "\n".join(exported.validate().failures())
+    assert "table bags: node: got ANTEmbeddingBag" in text
+    assert "mode=2" in text
+    assert "table bags: custom op, bag (mean)" in text
+    assert "model: custom op" in text
+
+
+def test_a_head_that_multiplies_with_another_table(files, tmp_path):
+    exported = copy_of(files["TT"], tmp_path)
+
+    def change(model: onnx.ModelProto) -> None:
+        node = next(node for node in model.graph.node if node.op_type == "TTLogits")
+        for at, name in enumerate(node.input):
+            node.input[at] = name.replace("words.", "bags.")
+
+    exported.edit(change)
+    text = "\n".join(exported.validate().failures())
+    assert "table words: node: expected TTLogits (format_version=1, num_embeddings=90, padding_idx=3), got only" in text
+    assert "table bags: node: got TTLogits" in text
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_half_precision_tables(method, tmp_path):
+    torch.manual_seed(0)
+    model = Everything(method)
+    for layer in (model.bags, model.words, model.weighted):
+        layer.freeze(value_type="float16")
+    report = export(model, tmp_path / "half").validate()
+    assert report.failures() == []
+
+
+@pytest.mark.parametrize("weight_type", ["float16", "int8"])
+def test_narrow_weights_of_ant(weight_type, tmp_path):
+    torch.manual_seed(0)
+    model = Everything("ANT")
+    model.words.freeze(weight_type=weight_type)
+    exported = export(model, tmp_path / "narrow")
+    assert exported.lowered.tables["words"].weights.dtype == weight_type
+    assert exported.validate().failures() == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_in_half_precision(method, tmp_path):
+    """Weights of the rest too: what comes in and goes out is float16."""
+
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.linear = make(method), nn.Linear(D, D)
+            self.output = edge_embed.TiedOutput(self.words)
+
+        def forward(self, ids):
+            return self.output(self.linear(self.words(ids)))
+
+    torch.manual_seed(0)
+    program = make_program(Half().half(), (torch.randint(0, N, (2, 5)),), tmp_path)
+    assert program.run(torch.randint(0, N, (2, 5)))[0].dtype == torch.float16
+    lowered = lower_program(program)
+    export_onnx(lowered, tmp_path / "model.onnx")
+    assert next(iter(lowered.tables.values())).shape.value_type == "float16"
+    report = Exported(program, lowered, tmp_path / "model.onnx").validate()
+    assert report.failures() == []
