@@ -10,7 +10,7 @@ Shapes: n rows, d embedding dim, A anchors, B ids; nnz nonzeros of T, m of them 
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ WeightType = Literal["float32", "float16", "int8"]
 
 # Nonzeros that are added one after the other: the sum of thousands would lose bits.
 _PIECE = 32
+_BLOCK_NUMBERS = 1 << 20
+
 # torch gathers no uint16 and uint32; the signed type of the same width does, and these bits take the sign away.
 _SIGNED = {torch.uint16: (torch.int16, 0xFFFF), torch.uint32: (torch.int32, 0xFFFFFFFF)}
 
@@ -150,10 +152,19 @@ def pack(
         BadInputError: if a weight is NaN or infinite or too large for its type, or of a type that is not stored.
     """
     stored_anchors, stored = stored_array(anchors), stored_array(transform)
-    lowest = stored.min()
-    if np.isfinite(lowest) and lowest < 0:
+    if _any_negative(stored, on_block):
         stored = np.maximum(stored, 0)
     return PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
+
+
+def _any_negative(transform: "np.ndarray[Any, np.dtype[Any]]", on_block: Callable[[int], None]) -> bool:
+    """Whether an entry is below 0; reads blocks of rows, since the array may be a mapped file."""
+    step = max(1, _BLOCK_NUMBERS // transform.shape[1])
+    for begin in range(0, len(transform), step):
+        if (transform[begin : begin + step] < 0).any():
+            return True
+        on_block(0)
+    return False
 
 
 def with_weight_type(packed: PackedANT, weight_type: WeightType) -> PackedANT:

@@ -21,6 +21,8 @@ def check_offsets(offsets: Tensor, count: int) -> None:
     """
     if torch.compiler.is_compiling() or offsets.device.type != "cpu":
         return
+    if offsets.numel() == 0:
+        raise BadInputError("offsets are empty, expected the end of the last bag at least (include_last_offset)")
     if int(offsets[0]) != 0 or int(offsets[-1]) != count:
         got = f"got {int(offsets[0])} and {int(offsets[-1])}"
         raise BadInputError(f"bags must begin at 0 and end at {count}, the number of ids: {got}")

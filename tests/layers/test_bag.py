@@ -120,6 +120,10 @@ def test_offsets_outside_the_ids_are_refused(training, offsets, message):
 
 
 def test_what_a_bag_cannot_take():
+    with pytest.raises(BadInputError, match="offsets are empty"):
+        make("dpq", include_last_offset=True)(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert make("dpq")(nothing, nothing).shape == (0, D)
     layer = make("dpq", mode="mean")
     with pytest.raises(BadInputError, match=r"got ids \[4\] and offsets None"):
         layer(torch.arange(4))
