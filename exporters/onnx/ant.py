@@ -3,13 +3,15 @@
     ids, row_offsets int32 [n + 1], anchor_ids [nnz], weights [nnz], weight_scale float32 [1], anchors [A, d]
         ->  rows [*ids, d]
 
-The nonzeros of all ids are laid end to end: what each row adds to the position of its entries is scattered to where
-the row begins and summed up, and so is its number. They are gathered, scattered to the dense transform [B, A] and
-multiplied with the anchors: memory is B times A however long the longest row is. Products are summed in float32.
-A row is cut after A entries, anchor ids are clamped, and offsets beyond the entries are refused by ``Gather``.
+The nonzeros of all ids are laid end to end. From one to the next, the position in the table goes up by 1, and jumps
+where a row begins; the place in the dense transform [B, A] rises by A there. Such steps are scattered to where rows
+begin and summed up, so that no pass knows which row an entry belongs to. Entries are gathered, scattered to the
+transform and multiplied with the anchors: memory is B times A however long the longest row is. Products are summed
+in float32. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets beyond the entries
+and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
 
-``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and the number of bad ids. What would be kept
-beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.
+``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
+be kept beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.
 """
 
 from collections.abc import Sequence
@@ -23,29 +25,28 @@ FORMAT_VERSION = 1
 
 # B ids with N nonzeros
 # count, first and start: [B], how many entries a row has, and where in the batch and in the table they begin;
-# owner, position, anchor, weight and place: [N]; transform: [*ids, A]
+# row_end and row_start: [N], where in the transform the row of an entry ends and begins; position, anchor, weight and
+# place: [N]; transform: [*ids, A]
 _BODY = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
   padding_idx = Constant <value_int: int = @padding_idx> ()
   axis_0 = Constant <value_ints: ints = [0]> ()
   one_1d = Constant <value_ints: ints = [1]> ()
-  any_size = Constant <value_ints: ints = [-1]> ()
+  minus_1 = Constant <value_ints: ints = [-1]> ()
 
   num_offsets_1d = Shape (row_offsets)
   num_offsets = Squeeze (num_offsets_1d, axis_0)
-  num_rows = Sub (num_offsets, one)
   num_anchors_1d = Shape <start: int = 0, end: int = 1> (anchors)
   num_anchors = Squeeze (num_anchors_1d, axis_0)
-  flat_ids = Reshape (ids, any_size)
+  flat_ids = Reshape (ids, minus_1)
   wide_ids = Cast <to: int = 7> (flat_ids)
-  below = Less (wide_ids, zero)
-  above = GreaterOrEqual (wide_ids, num_rows)
-  outside = Or (below, above)
-  outside_64 = Cast <to: int = 7> (outside)
-  wrong_1d = ReduceSum <keepdims: int = 1> (outside_64, axis_0)
+  negative = Less (wide_ids, zero)
+  safe_ids = Where (negative, num_offsets, wide_ids)
+  some_negative = Slice (negative, axis_0, one_1d, axis_0)
+  some_wrong = Cast <to: int = 7> (some_negative)
+  wrong_1d = ReduceSum <keepdims: int = 1> (some_wrong, axis_0)
   nothing_1d = Min (wrong_1d, zero)
-  safe_ids = Where (outside, num_offsets, wide_ids)
   next_ids = Add (safe_ids, one)
   start_32 = Gather (row_offsets, safe_ids)
   end_32 = Gather (row_offsets, next_ids)
@@ -60,27 +61,23 @@ _BODY = """
   after = CumSum (count, zero)
   first = Sub (after, count)
   total_1d = ReduceSum <keepdims: int = 1> (count, axis_0)
-  total = Squeeze (total_1d, axis_0)
   buffer_shape = Add (total_1d, one)
-  no_begin = Expand (zero, buffer_shape)
   batch_1d = Shape (flat_ids)
   batch_now = Add (batch_1d, nothing_1d)
-  ones = Expand (one, batch_now)
-  begins = ScatterElements <axis: int = 0, reduction: string = "add"> (no_begin, first, ones)
-  begun = CumSum (begins, zero)
-  term_begun = Slice (begun, axis_0, total_1d, axis_0)
-  owner = Sub (term_begun, one)
+  no_rise = Expand (zero, buffer_shape)
+  rise = Expand (num_anchors, batch_now)
+  rises = ScatterElements <axis: int = 0, reduction: string = "add"> (no_rise, first, rise)
+  risen = CumSum (rises, zero)
+  row_end = Slice (risen, axis_0, total_1d, axis_0)
+  row_start = Sub (row_end, num_anchors)
   shift = Sub (start, first)
-  zero_1d = Constant <value_ints: ints = [0]> ()
-  minus_1 = Constant <value_ints: ints = [-1]> ()
-  zero_and_shift = Concat <axis: int = 0> (zero_1d, shift)
-  shift_before = Slice (zero_and_shift, zero_1d, minus_1, axis_0)
+  one_and_shift = Concat <axis: int = 0> (one_1d, shift)
+  shift_before = Slice (one_and_shift, axis_0, minus_1, axis_0)
   jump = Sub (shift, shift_before)
-  jumps = ScatterElements <axis: int = 0, reduction: string = "add"> (no_begin, first, jump)
-  shifts = CumSum (jumps, zero)
-  term_shift = Slice (shifts, zero_1d, total_1d, axis_0)
-  term = Range (zero, total, one)
-  position = Add (term, term_shift)
+  single_steps = Expand (one, buffer_shape)
+  steps = ScatterElements <axis: int = 0, reduction: string = "add"> (single_steps, first, jump)
+  stepped = CumSum (steps, zero)
+  position = Slice (stepped, axis_0, total_1d, axis_0)
 
   stored_anchor = Gather (anchor_ids, position)
   anchor_64 = Cast <to: int = 7> (stored_anchor)
@@ -89,8 +86,7 @@ _BODY = """
   stored_weight = Gather (weights, position)
   unscaled = Cast <to: int = 1> (stored_weight)
   weight = Mul (unscaled, weight_scale)
-  owner_start = Mul (owner, num_anchors)
-  place = Add (owner_start, anchor)
+  place = Add (row_start, anchor)
   cells = Mul (batch_now, num_anchors_1d)
   no_weight = Constant <value_float: float = 0.0> ()
   empty = Expand (no_weight, cells)

@@ -13,11 +13,13 @@ folded back to a dense table when a session is created. What costs time in a run
 
 Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to
 code j where it touches it (at most 3 do, so the sum is exact in float32). Fractions and what exceeds the mask belong
-to the neighbours. Zeros are scattered into the rows of padding ids alone. Ids out of range are sent to row n, which
-``Gather`` refuses; left alone, negative ones would wrap around.
+to the neighbours. Codes are clamped where bits can say more than there are codes. Zeros are scattered into the rows
+of padding ids alone, and nothing is done for padding where there is none: a session folds conditions on attributes.
+``Gather`` refuses ids from n on; negative ones, which would wrap around, are sent to row n.
 
-``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and the number of bad ids. What would be kept
-beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made from it.
+``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
+be kept beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made
+from it.
 """
 
 from collections.abc import Sequence
@@ -50,13 +52,12 @@ _BODY = """
   num_rows = Squeeze (num_rows_1d, axis_0)
   flat_ids = Reshape (ids, any_size)
   wide_ids = Cast <to: int = 7> (flat_ids)
-  below = Less (wide_ids, zero)
-  above = GreaterOrEqual (wide_ids, num_rows)
-  outside = Or (below, above)
-  safe_ids = Where (outside, num_rows, wide_ids)
+  negative = Less (wide_ids, zero)
+  safe_ids = Where (negative, num_rows, wide_ids)
   bytes = Gather <axis: int = 0> (codes, safe_ids)
-  outside_64 = Cast <to: int = 7> (outside)
-  wrong_1d = ReduceSum <keepdims: int = 1> (outside_64, axis_0)
+  some_negative = Slice (negative, axis_0, axis_1, axis_0)
+  some_wrong = Cast <to: int = 7> (some_negative)
+  wrong_1d = ReduceSum <keepdims: int = 1> (some_wrong, axis_0)
   nothing_1d = Min (wrong_1d, zero)
 
   row_bytes_1d = Shape <start: int = 1, end: int = 2> (codes)
@@ -75,27 +76,30 @@ _BODY = """
   useful = And (several, many)
   by_table = And (fit, useful)
 
-  source = If (by_table) <
-    then_branch = every_byte () => (table_source) {
-      nothing = Squeeze (nothing_1d, axis_0)
-      end = Constant <value_int: int = 256> ()
-      byte = Range (nothing, end, one)
-      byte_8 = Cast <to: int = 2> (byte)
-      column = Unsqueeze (byte_8, axis_1)
-      across = Concat <axis: int = 0> (axis_1, row_bytes_1d)
-      table_source = Expand (column, across)
-    },
-    else_branch = given_bytes () => (batch_source) {
-      batch_source = Identity (bytes)
-    }
-  >
-
+  two_32 = Constant <value: tensor = int32 {2}> ()
+  one_32 = Constant <value: tensor = int32 {1}> ()
+  values_of_bits = Pow (two_32, bits)
+  mask = Sub (values_of_bits, one_32)
   is_byte = Equal (bits, eight)
   stored_code = If (is_byte) <
     then_branch = whole_byte () => (byte_code) {
-      byte_code = Cast <to: int = 6> (source)
+      byte_code = Cast <to: int = 6> (bytes)
     },
     else_branch = unpack () => (bit_code) {
+      source = If (by_table) <
+        then_branch = every_byte () => (table_source) {
+          nothing = Squeeze (nothing_1d, axis_0)
+          end = Constant <value_int: int = 256> ()
+          byte = Range (nothing, end, one)
+          byte_8 = Cast <to: int = 2> (byte)
+          column = Unsqueeze (byte_8, axis_1)
+          across = Concat <axis: int = 0> (axis_1, row_bytes_1d)
+          table_source = Expand (column, across)
+        },
+        else_branch = given_bytes () => (batch_source) {
+          batch_source = Identity (bytes)
+        }
+      >
       almost = Add (num_groups, seven)
       octets = Div (almost, eight)
       octet_bytes = Mul (octets, bits)
@@ -129,16 +133,20 @@ _BODY = """
       groups_1d = Unsqueeze (num_groups, axis_0)
       row_words = Slice (words, axis_0, groups_1d, axis_1)
       whole_words = Cast <to: int = 6> (row_words)
-      two_32 = Constant <value: tensor = int32 {2}> ()
-      one_32 = Constant <value: tensor = int32 {1}> ()
-      values_of_bits = Pow (two_32, bits)
-      mask = Sub (values_of_bits, one_32)
       bit_code = BitwiseAnd (whole_words, mask)
     }
   >
   last_code = Sub (num_codes, one)
   last_code_32 = Cast <to: int = 6> (last_code)
-  code = Min (stored_code, last_code_32)
+  is_full = Equal (last_code_32, mask)
+  code = If (is_full) <
+    then_branch = keep () => (kept_code) {
+      kept_code = Identity (stored_code)
+    },
+    else_branch = clamp () => (clamped_code) {
+      clamped_code = Min (stored_code, last_code_32)
+    }
+  >
 
   stored_groups = Shape <start: int = 0, end: int = 1> (values)
   group = Range (zero, num_groups, one)
@@ -171,18 +179,26 @@ _BODY = """
     }
   >
   dim = Mul (width, num_groups)
-  batch_1d = Unsqueeze (batch, axis_0)
-  flat_rows_shape = Concat <axis: int = 0> (batch_1d, dim)
-  flat_rows = Reshape <allowzero: int = 1> (selected, flat_rows_shape)
-  is_padding = Equal (wide_ids, padding_idx)
-  padding_row = NonZero (is_padding)
-  padding_at = Transpose (padding_row)
-  num_padding = Shape <start: int = 1, end: int = 2> (padding_row)
-  zeros_shape = Concat <axis: int = 0> (num_padding, dim)
-  no_value = Constant <value_float: float = 0.0> ()
-  no_value_like = CastLike (no_value, values)
-  zeros = Expand (no_value_like, zeros_shape)
-  padded_rows = ScatterND (flat_rows, padding_at, zeros)
+  has_padding = GreaterOrEqual (padding_idx, zero)
+  padded_rows = If (has_padding) <
+    then_branch = with_zeros () => (zeroed_rows) {
+      batch_1d = Unsqueeze (batch, axis_0)
+      flat_rows_shape = Concat <axis: int = 0> (batch_1d, dim)
+      flat_rows = Reshape <allowzero: int = 1> (selected, flat_rows_shape)
+      is_padding = Equal (wide_ids, padding_idx)
+      padding_row = NonZero (is_padding)
+      padding_at = Transpose (padding_row)
+      num_padding = Shape <start: int = 1, end: int = 2> (padding_row)
+      zeros_shape = Concat <axis: int = 0> (num_padding, dim)
+      no_value = Constant <value_float: float = 0.0> ()
+      no_value_like = CastLike (no_value, values)
+      zeros = Expand (no_value_like, zeros_shape)
+      zeroed_rows = ScatterND (flat_rows, padding_at, zeros)
+    },
+    else_branch = as_selected () => (selected_rows) {
+      selected_rows = Identity (selected)
+    }
+  >
   ids_shape = Shape (ids)
   rows_shape = Concat <axis: int = 0> (ids_shape, dim)
   rows = Reshape <allowzero: int = 1> (padded_rows, rows_shape)

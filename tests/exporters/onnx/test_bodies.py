@@ -155,7 +155,7 @@ def check_rows(packed: Any, ids: Any) -> None:
 # Rows.
 
 SHAPES = ((), (1,), (7,), (0,), (2, 3), (0, 4), (3, 0), (2, 1, 3), (1200,))
-shape_of_ids = st.sampled_from(SHAPES)
+shape_of_ids = st.one_of(st.sampled_from(SHAPES), st.just((1200,)))
 id_types = st.sampled_from(["int32", "int64"])
 value_types = st.sampled_from(["float32", "float16"])
 
@@ -218,12 +218,22 @@ def test_codes_of_two_bytes(shared):
     check_rows(packed, np.arange(6).reshape(2, 3))
 
 
-@pytest.mark.parametrize("codes", [2, 3, 4, 13, 16])
-def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes):
-    """From 512 ids on, bytes are looked up whole; more ids than that in one dimension, or in several."""
-    packed = dpq(n=40, codes=codes, groups=8, width=2, padding_idx=3)
+@pytest.mark.parametrize("padding_idx", [None, 3])
+@pytest.mark.parametrize("codes", [2, 3, 4, 13, 16, 60, 256])
+def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, padding_idx):
+    """From 512 ids on, bytes of several codes are looked up whole; more ids in one dimension, or in several."""
+    packed = dpq(n=40, codes=codes, groups=8, width=2, padding_idx=padding_idx)
     for shape in ((511,), (512,), (513,), (16, 64)):
         check_rows(packed, ids_of(packed, shape))
+
+
+@pytest.mark.parametrize(("codes", "padding_idx", "kept"), [(256, None, 0), (200, None, 1), (256, 3, 1), (200, 3, 2)])
+def test_a_session_drops_what_a_table_does_not_need(codes, padding_idx, kept, tmp_path):
+    """No code is clamped where every byte is one, and no zeros are scattered where there is no padding."""
+    path = tmp_path / "optimized.onnx"
+    session(rows_model(dpq(codes=codes, padding_idx=padding_idx), np.arange(2)), "ENABLE_BASIC", str(path))
+    names = [(node.op_type, node.output[0].rpartition("Embedding_")[2]) for node in onnx.load(path).graph.node]
+    assert sum(name in [("Min", "code"), ("ScatterND", "padded_rows")] for name in names) == kept
 
 
 def test_tables_of_different_bits_share_a_body():
