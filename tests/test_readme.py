@@ -168,7 +168,8 @@ def _long_options(command: click.Command) -> set[str]:
 
 class TestDescription:
     def test_every_link_leads_somewhere(self) -> None:
-        for name in ("README.md", "CHANGELOG.md", "runtime_ops/README.md", "samples/next_word/README.md"):
+        samples = (str(path.relative_to(ROOT)) for path in (ROOT / "samples").glob("*/README.md"))
+        for name in ("README.md", "CHANGELOG.md", "runtime_ops/README.md", *samples):
             document = ROOT / name
             for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
                 assert target.startswith("https://") or (document.parent / target).exists(), f"{name}: {target}"

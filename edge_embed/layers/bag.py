@@ -38,9 +38,7 @@ class Bag(CompressedEmbedding):
             raise BadInputError(f"mode must be one of {', '.join(MODES)}, got {mode!r:.80}")
         self.mode, self.include_last_offset = mode, include_last_offset
 
-    def forward(
-        self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Reduced rows of every bag.
 
         Args:

@@ -1,0 +1,35 @@
+"""The classifier; only its table differs between methods."""
+
+from torch import Tensor, nn
+
+import edge_embed
+
+WIDTH = 128
+CLASSES = 4
+
+TABLES = {
+    "dense": lambda words: nn.EmbeddingBag(words, WIDTH, mode="mean", padding_idx=0),
+    "dpq": lambda words: edge_embed.DPQEmbeddingBag(
+        words, WIDTH, num_codes=16, num_groups=16, variant="vq", padding_idx=0, mode="mean"
+    ),
+    "ant": lambda words: edge_embed.ANTEmbeddingBag(words, WIDTH, num_anchors=10, padding_idx=0, mode="mean"),
+    "tt": lambda words: edge_embed.TTEmbeddingBag(words, WIDTH, rank=16, padding_idx=0, mode="mean"),
+}
+
+
+class Classifier(nn.Module):
+    """The mean of the vectors of a text's words, and a linear layer.
+
+    Args:
+        table: takes ids [batch, words] and gives the means of their rows [batch, 128]; padding does not count.
+    """
+
+    def __init__(self, table: nn.Module) -> None:
+        super().__init__()
+        self.table = table
+        self.classes = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Integers [batch, words] -> logits [batch, 4]."""
+        logits: Tensor = self.classes(self.table(ids))
+        return logits

@@ -1,0 +1,1 @@
+"""A recommender: the next item of a user, from the last ones."""

@@ -1,0 +1,48 @@
+"""Finds and unpacks the archives that the samples read, and numbers words."""
+
+import lzma
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+PADDING, UNKNOWN = 0, 1
+
+
+@contextmanager
+def unpacked(data: Path, name: str) -> Iterator[Path]:
+    """The files of one data set, in a temporary folder.
+
+    Args:
+        data: folder with the archives; nothing is written there.
+        name: of the set: the archive is ``<name>.tar.xz`` and holds a folder of that name.
+
+    Raises:
+        click.ClickException: if there is no such archive, or it cannot be unpacked.
+    """
+    archive = data / f"{name}.tar.xz"
+    if not archive.is_file():
+        raise click.ClickException(f"{archive} is missing: --data takes the folder that holds {name}.tar.xz")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(archive) as files:
+                files.extractall(folder, filter="data")  # refuses links and paths that lead out of the folder
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise click.ClickException(f"{archive} cannot be unpacked: {error}") from error
+        if not (Path(folder) / name).is_dir():
+            raise click.ClickException(f"{archive} holds no folder {name}")
+        yield Path(folder) / name
+
+
+def number_words(words: Iterable[str], least: int) -> dict[str, int]:
+    """Ids of all words that come up ``least`` times: padding, unknown, then by falling frequency.
+
+    Tables in the tensor-train form want that order: rows near one another share parts.
+    """
+    counts = Counter(words)
+    kept = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
+    return {word: at for at, word in enumerate(["<pad>", "<unk>", *kept])}

@@ -1,0 +1,1 @@
+"""Models that others trained: their tables replaced by compressed ones, without training."""

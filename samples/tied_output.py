@@ -1,0 +1,34 @@
+"""An output layer that shares the table of the embedding layer, dense or compressed."""
+
+from torch import nn
+
+import edge_embed
+
+
+def tied_output(table: nn.Module, bias: bool) -> nn.Module:
+    """Scores [*, n] of hidden states [*, d] against every row: one table is learned, by both uses.
+
+    Args:
+        table: the embedding layer.
+        bias: learn a number for each row beside.
+    """
+    if isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding):
+        return edge_embed.TiedOutput(table, bias)
+    if not isinstance(table, nn.Embedding):
+        raise TypeError(f"got a {type(table).__name__}, expected an embedding layer")
+    linear = nn.Linear(table.embedding_dim, table.num_embeddings, bias)
+    linear.weight = table.weight
+    return linear
+
+
+def small_embedding(rows: int, width: int, padding_idx: int | None = None) -> nn.Embedding:
+    """A dense table that starts small, as the compressed ones do.
+
+    Its rows give scores as well. With the standard deviation 1 of ``nn.Embedding`` these start far from even, and
+    training takes much longer.
+    """
+    table = nn.Embedding(rows, width, padding_idx)
+    nn.init.normal_(table.weight, std=0.1)
+    if padding_idx is not None:
+        nn.init.zeros_(table.weight[padding_idx])
+    return table

@@ -1,0 +1,134 @@
+"""Trains a model, and keeps it as it was after the epoch with the best score on validation data."""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import torch
+from comparison import Comparison, Result
+from options import Options
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor, nn
+
+import edge_embed
+
+Part = Literal["validation", "test"]
+Batch = tuple[Tensor, ...]
+Model = TypeVar("Model", bound=nn.Module)
+
+# With Adam's own 1e-8 the first threshold would empty every row of ANT's transform that has not come up yet.
+_ANT_EPS = 1e-4
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One method: how its table is made and trained.
+
+    Attributes:
+        table: makes the embedding layer for a number of rows.
+        epochs: passes over the training data.
+        quick_epochs: the same for a quick run.
+        rate: of the optimiser for the table; the rest of the model has the task's.
+        penalty: of ANT's proximal step, which makes the transform sparse; 0 for other methods.
+    """
+
+    table: Callable[[int], nn.Module]
+    epochs: int
+    quick_epochs: int
+    rate: float
+    penalty: float = 0.0
+
+
+class Task(ABC, Generic[Model]):
+    """What is learned: data, model, loss and score."""
+
+    metric: ClassVar[str]
+    higher_is_better: ClassVar[bool] = True
+    rate: ClassVar[float] = 3e-3  # of everything but the table
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Rows of the table."""
+
+    @abstractmethod
+    def model(self, table: nn.Module) -> Model:
+        """The model around an embedding layer, which is its attribute ``table``."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """The training data once, in random order."""
+
+    @abstractmethod
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """What is minimised, a scalar."""
+
+    @abstractmethod
+    def score(self, model: Model, part: Part) -> float:
+        """The metric; the model is in eval mode and no gradient is wanted."""
+
+    @abstractmethod
+    def example(self) -> Tensor:
+        """Ids as the exported model will get them; its sizes are examples too."""
+
+
+def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) -> list[Result]:
+    """Train, export and validate the model with each table; epochs are chosen on the validation data."""
+    comparison = Comparison(options.output, task.example(), options.quick)
+    for method, recipe in recipes.items():
+        torch.manual_seed(options.seed)
+        model = train(task, recipe, method, recipe.quick_epochs if options.quick else recipe.epochs)
+        comparison.add(method, model, {task.metric: evaluate(task, model, "test")})
+    return comparison.results
+
+
+def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
+    """A trained model in eval mode, of the epoch with the best validation score."""
+    model = task.model(recipe.table(task.rows))
+    optimizer = _optimizer(model, task.rate, recipe)
+    best, kept = -math.inf, model.state_dict()
+    with _bar() as bar:
+        progress = bar.add_task(name, total=epochs, note="")
+        for _ in range(epochs):
+            _epoch(task, model, optimizer)
+            score = evaluate(task, model, "validation")
+            if (rank := score if task.higher_is_better else -score) > best:
+                best, kept = rank, copy.deepcopy(model.state_dict())
+            bar.update(progress, advance=1, note=f"{task.metric} on validation: {score:.4g}")
+    model.load_state_dict(kept)
+    return model.eval()
+
+
+def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer) -> None:
+    model.train()
+    for batch in task.batches():
+        optimizer.zero_grad()
+        task.loss(model, batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+@torch.no_grad()
+def evaluate(task: Task[Model], model: Model, part: Part) -> float:
+    """The metric in eval mode."""
+    return task.score(model.eval(), part)
+
+
+def _optimizer(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.Optimizer:
+    table = {id(parameter) for parameter in model.get_submodule("table").parameters()}
+    groups = [
+        {"params": [p for p in model.parameters() if id(p) in table], "lr": recipe.rate},
+        {"params": [p for p in model.parameters() if id(p) not in table], "lr": rate},
+    ]
+    if not recipe.penalty:
+        return torch.optim.Adam(groups)
+    return edge_embed.ProximalOptimizer(torch.optim.Adam(groups, eps=_ANT_EPS), model, recipe.penalty)
+
+
+def _bar() -> Progress:
+    columns = TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))

@@ -1,0 +1,1 @@
+"""A word language model whose output layer shares the embedding table."""

@@ -1,0 +1,44 @@
+"""WikiText-2 as streams of word ids."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from datasets import UNKNOWN, number_words
+from torch import Tensor
+
+_HELD_OUT = 10  # one word in ten, from the end of the text
+
+
+@dataclass(frozen=True)
+class Text:
+    """Word ids, int64 [words], of each part; one after another as in the articles."""
+
+    vocabulary: dict[str, int]
+    training: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def read(folder: Path, least: int) -> Text:
+    """Train on ``wiki.valid``, but for its end; test on ``wiki.test``.
+
+    Args:
+        folder: with both texts.
+        least: words that come up less often are unknown.
+    """
+    words = _words(folder / "wiki.valid.txt")
+    cut = len(words) - len(words) // _HELD_OUT
+    vocabulary = number_words((word for word in words[:cut] if word != "<unk>"), least)
+    parts = words[:cut], words[cut:], _words(folder / "wiki.test.txt")
+    return Text(vocabulary, *(torch.tensor([vocabulary.get(word, UNKNOWN) for word in part]) for part in parts))
+
+
+def _words(path: Path) -> list[str]:
+    """The text is tokenised: words and signs between spaces; the end of a line counts as a word."""
+    return [word for line in path.read_text(encoding="utf-8").splitlines() for word in (*line.split(), "<eos>")]
+
+
+def windows(stream: Tensor, length: int) -> Tensor:
+    """A stream [words], cut into rows [rows, length + 1]; the last word of a row begins the next."""
+    return stream.unfold(0, length + 1, length)

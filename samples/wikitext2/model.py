@@ -1,0 +1,36 @@
+"""The language model; only its table, which it uses twice, differs between methods."""
+
+from tied_output import small_embedding, tied_output
+from torch import Tensor, nn
+
+import edge_embed
+
+WIDTH = 128
+
+TABLES = {
+    "dense": lambda words: small_embedding(words, WIDTH),
+    "dpq": lambda words: edge_embed.DPQEmbedding(words, WIDTH, num_codes=16, num_groups=32, variant="vq"),
+    "ant": lambda words: edge_embed.ANTEmbedding(words, WIDTH, num_anchors=100),
+    "tt": lambda words: edge_embed.TTEmbedding(words, WIDTH, rank=16),
+}
+
+
+class LanguageModel(nn.Module):
+    """Scores of the next word after every word of a text.
+
+    Args:
+        table: takes ids [*] and gives rows [*, 128].
+    """
+
+    def __init__(self, table: nn.Module) -> None:
+        super().__init__()
+        self.table = table
+        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+        self.dropout = nn.Dropout(0.3)
+        self.words = tied_output(table, bias=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Integers [batch, words] -> logits [batch, words, rows]."""
+        states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, 128]
+        logits: Tensor = self.words(self.dropout(states))
+        return logits
