@@ -176,7 +176,8 @@ class ANTEmbedding(CompressedEmbedding):
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""
-        logits = (hidden @ self.anchors.t()) @ self.transform.clamp(min=0).t()  # [*, A] -> [*, n]
+        anchors, transform = self.anchors.to(hidden.dtype), self.transform.clamp(min=0).to(hidden.dtype)
+        logits = (hidden @ anchors.t()) @ transform.t()  # [*, A] -> [*, n]
         if self.padding_idx is None:
             return logits
         padding = torch.tensor([self.padding_idx], device=logits.device)

@@ -64,9 +64,12 @@ class Bag(CompressedEmbedding):
         """Where bags begin, and the number of ids: int64 [B + 1]."""
         if ids.ndim == 2 and offsets is None:
             return torch.arange(ids.shape[0] + 1, device=ids.device) * ids.shape[1]
-        if ids.ndim != 1 or offsets is None or offsets.ndim != 1:
-            got = f"got ids {list(ids.shape)} and offsets {None if offsets is None else list(offsets.shape)}"
+        if ids.ndim != 1 or not isinstance(offsets, Tensor) or offsets.ndim != 1:
+            shown = list(offsets.shape) if isinstance(offsets, Tensor) else offsets
+            got = f"got ids {list(ids.shape)} and offsets {shown!r:.80}"
             raise BadInputError(f"a bag takes ids [B, L], or ids [N] and offsets [B]: {got}")
+        if offsets.is_floating_point():
+            raise BadInputError(f"offsets must be integers, got {offsets.dtype}: convert them with offsets.long()")
         begins = integer_ids(offsets).long()
         if self.include_last_offset:
             return begins

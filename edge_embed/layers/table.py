@@ -135,7 +135,7 @@ class _BlockedLogits(torch.autograd.Function):
         ctx.save_for_backward(hidden, *parameters)
         logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
         for begin, end, rows in _blocks(layer, hidden.device, update=True):
-            logits[:, begin:end] = hidden @ rows.t()
+            logits[:, begin:end] = hidden @ rows.to(hidden.dtype).t()
         return logits
 
     @staticmethod
@@ -147,8 +147,8 @@ class _BlockedLogits(torch.autograd.Function):
         with torch.enable_grad():
             for begin, end, rows in _blocks(ctx.layer, hidden.device, update=False):
                 gradient = gradients[0][:, begin:end]  # [B, block]
-                hidden_gradient += gradient @ rows.detach()
-                parts = torch.autograd.grad(rows, wanted, gradient.t() @ hidden, allow_unused=True)
+                hidden_gradient += gradient @ rows.detach().to(hidden.dtype)
+                parts = torch.autograd.grad(rows, wanted, (gradient.t() @ hidden).to(rows.dtype), allow_unused=True)
                 found = [_add(total, part) for total, part in zip(found, parts, strict=True)]
         by_parameter = dict(zip(map(id, wanted), found, strict=True))
         return None, hidden_gradient, *(by_parameter.get(id(parameter)) for parameter in parameters)
@@ -171,7 +171,7 @@ def _add(total: Tensor | None, part: Tensor | None) -> Tensor | None:
 
 def check_count(name: str, count: object, least: int = 1) -> None:
     """Raise `BadInputError` unless ``count`` is an integer and at least ``least``."""
-    if not isinstance(count, int):
+    if not isinstance(count, int) or isinstance(count, bool):
         raise BadInputError(f"{name} must be an integer, got {count!r}")
     if count < least:
         raise BadInputError(f"{name} must be at least {least}, got {count}")
@@ -181,6 +181,8 @@ def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None
     """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:
         return None
+    if not isinstance(padding_idx, int) or isinstance(padding_idx, bool):
+        raise BadInputError(f"padding_idx must be an integer or None, got {padding_idx!r:.80}")
     if not -num_embeddings <= padding_idx < num_embeddings:
         raise BadInputError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
     return padding_idx % num_embeddings

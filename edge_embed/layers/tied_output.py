@@ -37,9 +37,15 @@ class TiedOutput(nn.Module):
             self.register_parameter("bias", None)
             return
         start = torch.zeros(embedding.num_embeddings, dtype=embedding.dtype) if bias is True else bias
+        if not isinstance(start, Tensor) or not start.is_floating_point():
+            raise BadInputError(f"bias: got {start!r:.80}, expected a float tensor, True or None")
         if start.shape != (embedding.num_embeddings,):
             raise BadInputError(f"bias: got shape {list(start.shape)}, expected [{embedding.num_embeddings}]")
-        self.bias = nn.Parameter(start.detach().clone())
+        self.bias = start if isinstance(start, nn.Parameter) else nn.Parameter(start.detach().clone())
+
+    def extra_repr(self) -> str:
+        """Whether there is a bias."""
+        return f"bias={self.bias is not None}"
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits [*, n] of hidden states [*, d].

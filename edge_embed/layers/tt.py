@@ -93,7 +93,7 @@ class TTEmbedding(CompressedEmbedding):
     def _clipped_ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
         """R_0 ... R_N; R_k is no more than the rows or columns of the matrix that it separates."""
         count = len(self.row_shape)
-        inner = [rank] * (count - 1) if isinstance(rank, int) else rank
+        inner = rank if isinstance(rank, Sequence) else [rank] * (count - 1)
         sizes = [i * j for i, j in zip(self.row_shape, self.col_shape, strict=True)]
         given = _checked("rank", inner, count - 1)
         bounds = (min(math.prod(sizes[:k]), math.prod(sizes[k:])) for k in range(1, count))

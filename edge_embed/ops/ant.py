@@ -153,8 +153,11 @@ def pack(
     """
     stored_anchors, stored = stored_array(anchors), stored_array(transform)
     if _any_negative(stored, on_block):
-        stored = np.maximum(stored, 0)
-    return PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
+        stored = np.where((stored < 0) & np.isfinite(stored), stored.dtype.type(0), stored)
+    packed = PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
+    if weight_type == "int8":
+        _check_kept(int(np.count_nonzero(stored)), len(packed.weights))
+    return packed
 
 
 def _any_negative(transform: "np.ndarray[Any, np.dtype[Any]]", on_block: Callable[[int], None]) -> bool:
@@ -167,6 +170,13 @@ def _any_negative(transform: "np.ndarray[Any, np.dtype[Any]]", on_block: Callabl
     return False
 
 
+def _check_kept(before: int, after: int) -> None:
+    """Refuse a rounding that drops most of a table: one large weight sets the step of all."""
+    if 2 * after < before:
+        lost = f"{before - after:,} of {before:,} weights would round to zero"
+        raise BadInputError(f"{lost}, since the largest weight sets the step of all: use weight_type float16")
+
+
 def with_weight_type(packed: PackedANT, weight_type: WeightType) -> PackedANT:
     """Store the nonzeros in another type; what rounds to zero is dropped.
 
@@ -177,6 +187,7 @@ def with_weight_type(packed: PackedANT, weight_type: WeightType) -> PackedANT:
     if not len(weights):
         weights = np.zeros(1, np.float32)  # the type is all that changes
     kept, _, stored, scale = csr_from_dense(weights[:, np.newaxis], None, weight_type)
+    _check_kept(len(packed.weights), len(stored))
     chosen = packed.anchor_ids[np.diff(kept)[: len(packed.anchor_ids)] > 0]
     return PackedANT(kept[packed.row_offsets], chosen, stored, scale, packed.anchors, packed.padding_idx)
 

@@ -79,7 +79,10 @@ def define(
 
     def bag(ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, *arguments: Any) -> Tensor:
         check_offsets(offsets, ids.shape[0])
-        return reduce_bags(rows(ids, *arguments), ids, offsets, sample_weights, mode, arguments[-1])
+        found = rows(ids, *arguments)
+        wide = torch.promote_types(found.dtype, torch.float32)  # float16 would round after every term
+        weights = None if sample_weights is None else sample_weights.to(wide)
+        return reduce_bags(found.to(wide), ids, offsets, weights, mode, arguments[-1]).to(found.dtype)
 
     def logits(hidden: Tensor, *arguments: Any) -> Tensor:
         return block_logits(hidden, lambda ids: rows(ids, *arguments), *size(*arguments))

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.archive import Archive
 
 Factory = Callable[[], nn.Module]
 
@@ -66,11 +67,23 @@ def load_into(factory: Factory, path: Path) -> nn.Module:
         raise BadInputError(f"the function of --model returned a {type(module).__name__}, expected a torch.nn.Module")
     weights = _weights(path)
     try:
-        module.load_state_dict(weights)
+        module.load_state_dict(_with_aliases(weights, module))
     except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
         reason = " ".join(str(error).split())
         raise BadInputError(f"{path}: does not fit the model of --model: {reason:.1000}") from error
     return module
+
+
+def _with_aliases(weights: Mapping[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
+    """The weights under all names that a tied one has in the model; safetensors stores it under one of them."""
+    names: dict[int, list[str]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        names.setdefault(id(tensor), []).append(name)
+    found = dict(weights)
+    for same in names.values():
+        stored = [name for name in same if name in weights]
+        found |= {name: weights[stored[0]] for name in same if stored and name not in weights}
+    return found
 
 
 def _weights(path: Path) -> Mapping[str, Tensor]:
@@ -88,6 +101,10 @@ def _weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def _unpickled(path: Path) -> Any:
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    if is_archive:
+        Archive(path)  # torch.load does not compare the checksums of its members
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes

@@ -1,6 +1,5 @@
 """One use of a table in the model, as validation runs it: which inputs, what to expect, what to refuse."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from edge_embed.validation.tables import Table
 Feeds = Mapping[str, NDArray[Any]]
 
 # How far from the exact sum a path may end, in units of the last place of the sum of its terms' absolute values: 4
-# for sums of up to 64 terms. A running float32 sum of K terms of one sign is off by K / 2 at most and by about
-# sqrt(K) / 2 in practice (a plain product of 64 to 256 such terms was seen to reach 4 to 7, of random signs below 1),
-# so for longer sums the limit grows with the root of their length. One wrong code, weight or core shows far above.
+# for sums of up to 64 terms. A running float32 sum of K terms of one sign is off by K / 2 at most; plain products of
+# 64 to 256 such terms were seen to reach 4 to 8 (of random signs, below 1), so for longer sums the limit grows with
+# their length. One wrong code, weight or core shows far above.
 _ULPS = 4
 _TERMS = 64
 # The training form compares every id with every code: with 65,536 codes in 64 groups that is 32 MB and half
@@ -61,7 +60,7 @@ class Expected:
             return np.flatnonzero(_bits(got) != _bits(self.values))
         kind = np.finfo(got.dtype)
         eps = max(float(np.finfo(dtype).eps) for dtype in (got.dtype, self.rounded or got.dtype))
-        ulps = _ULPS * max(1.0, math.sqrt(self.terms / _TERMS))
+        ulps = _ULPS * max(1.0, self.terms / _TERMS)
         margins = ulps * eps * self.magnitudes + float(kind.smallest_subnormal)
         with np.errstate(invalid="ignore"):
             close = np.abs(got.astype(np.float64) - self.values) <= margins

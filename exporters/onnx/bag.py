@@ -2,12 +2,13 @@
 
     ids [N], offsets int64 [B + 1], sample_weights [N], <tensors>  ->  bags [B, d]
 
-Rows are looked up by the method's own node and scattered to the row of their bag. They are summed in float64: one
-after the other in float32, a bag of some hundred rows would lose more than a digit. Ids equal to ``padding_idx`` go
-to a row of their own behind the last bag, which is dropped: they are neither added, nor counted, nor seen by the
-maximum. Offsets that do not run from 0 to N, or step back, are counted, and that count is an index into one element:
-``Gather`` refuses any but 0. What it gives, the 0 ``nothing_1d``, is added to the sizes of buffers, so that no
-session keeps them where shapes are static.
+Rows are looked up by the method's own node and scattered to the row of their bag, element by element: ``ScatterND``
+would take whole rows, but ONNX Runtime runs it on several threads, which lose terms of the same bag. They are summed
+in float64: one after the other in float32, a bag of some hundred rows would lose more than a digit. Ids equal to
+``padding_idx`` go to a row of their own behind the last bag, which is dropped: they are neither added, nor counted,
+nor seen by the maximum. Offsets that do not run from 0 to N, or step back, are counted, and that count is an index
+into one element: ``Gather`` refuses any but 0. What it gives, the 0 ``nothing_1d``, is added to the sizes of buffers,
+so that no session keeps them where shapes are static.
 """
 
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 # In the order of the values of the attribute ``mode``.
 MODES = ("sum", "mean", "max")
 
-# begun: [N], bags that begin at or before a position; target: [N, 1], bag of a position; sums and bags: [B (+ 1), d]
+# begun: [N], bags that begin at or before a position; target: [N, 1] and targets: [N, d], bag of a position
+# sums and bags: [B (+ 1), d]
 _BODY = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
@@ -84,12 +86,14 @@ _BODY = """
   >
   width = Shape <start: int = 1, end: int = 2> (looked_up)
   sums_shape = Concat <axis: int = 0> (targets_1d, width)
+  terms_shape = Shape (looked_up)
+  targets = Expand (target, terms_shape)
   is_max = Equal (mode, two)
   reduced = If (is_max) <
     then_branch = greatest () => (maxima) {{
       lowest = Constant <value: tensor = float {{-inf}}> ()
       lowest_rows = Expand (lowest, sums_shape)
-      maxima_and_padding = ScatterND <reduction: string = "max"> (lowest_rows, target, terms)
+      maxima_and_padding = ScatterElements <axis: int = 0, reduction: string = "max"> (lowest_rows, targets, terms)
       some_maxima = Slice (maxima_and_padding, first_1d, last_1d, axis_0)
       empty = Equal (counts_column, no_count)
       maxima = Where (empty, no_count, some_maxima)
@@ -98,7 +102,7 @@ _BODY = """
       wide_terms = Cast <to: int = 11> (terms)
       wide_zero = Cast <to: int = 11> (no_count)
       zero_rows = Expand (wide_zero, sums_shape)
-      sums_and_padding = ScatterND <reduction: string = "add"> (zero_rows, target, wide_terms)
+      sums_and_padding = ScatterElements <axis: int = 0, reduction: string = "add"> (zero_rows, targets, wide_terms)
       sums = Slice (sums_and_padding, first_1d, last_1d, axis_0)
       at_least_one = Max (counts_column, single)
       is_mean = Equal (mode, one)

@@ -137,3 +137,11 @@ def test_what_a_bag_cannot_take():
         make("dpq", mode="median")
     with pytest.raises(IdOutOfRangeError, match=f"id {N} is out of range"):
         layer(torch.full((1, 2), N))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_bag_of_a_half_precision_table_is_rounded_once(method):
+    layer = make(method, mode="mean").eval().freeze(value_type="float16")
+    ids = torch.randint(0, N, (1, 5000))
+    exact = layer.to_packed().rows_float64(ids.numpy()).mean(1)
+    torch.testing.assert_close(layer(ids).double(), torch.from_numpy(exact), atol=3e-5, rtol=2**-10)

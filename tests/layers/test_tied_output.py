@@ -127,3 +127,24 @@ def test_what_a_head_cannot_take():
             head(torch.randn(2, 5))
         with pytest.raises(BadInputError, match=r"must be a float tensor, got torch.int64"):
             head(torch.zeros(2, D, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_mixed_precision(method):
+    """Hidden states of another type than the table, as autocast makes them."""
+    head = TiedOutput(make(method))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = head(nn.Linear(D, D)(torch.randn(2, D)))
+    logits.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in head.parameters() if parameter.grad is not None)
+    for dtype in (torch.float16, torch.float64):
+        for training in (True, False):
+            assert head.train(training)(torch.randn(2, D, dtype=dtype)).dtype == dtype
+
+
+def test_a_parameter_stays_the_same_one():
+    bias = nn.Parameter(torch.zeros(N))
+    assert TiedOutput(make("tt"), bias).bias is bias
+    for wrong in ([0.0] * N, 1, torch.zeros(N, dtype=torch.int64)):
+        with pytest.raises(BadInputError, match="expected a float tensor, True or None"):
+            TiedOutput(make("tt"), wrong)

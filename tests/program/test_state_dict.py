@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 from click.testing import CliRunner
-from safetensors.torch import save_file
+from safetensors.torch import save_file, save_model
 
 from edge_embed import BadInputError
 from edge_embed.cli import main
@@ -127,10 +127,52 @@ def test_files_without_weights(folder):
     with pytest.raises(BadInputError, match=r"Missing key.*Unexpected key"):
         load_into(factory(folder), path)
     path.write_bytes(b"PK rubbish")
-    with pytest.raises(BadInputError, match="is damaged"):
+    with pytest.raises(BadInputError, match="damaged"):
         load_into(factory(folder), path)
     with pytest.raises(BadInputError, match="there is no such file"):
         load_program(folder / "absent.pt", [parse_input(INPUT)], factory=factory(folder))
+
+
+def test_a_flipped_bit_is_noticed(folder):
+    torch.save(factory(folder)().state_dict(), folder / "weights.pt")
+    content = (folder / "weights.pt").read_bytes()
+    at = content.index(b"data/0")
+    for bit in range(0, 8 * 600, 37):
+        damaged = bytearray(content)
+        damaged[at + bit // 8] ^= 1 << bit % 8
+        (folder / "weights.pt").write_bytes(damaged)
+        try:
+            weights = load_into(factory(folder), folder / "weights.pt").state_dict()
+        except BadInputError:
+            continue
+        (folder / "weights.pt").write_bytes(content)  # padding between members: nothing was lost
+        sound = load_into(factory(folder), folder / "weights.pt").state_dict()
+        assert all(torch.equal(weights[name], sound[name]) for name in sound)
+
+
+TIED = """
+from torch import nn
+import edge_embed
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.TTEmbedding(30, 8, rank=2)
+        self.output = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids):
+        return self.output(self.words(ids))
+"""
+
+
+def test_a_tied_table_is_stored_under_one_of_its_names(folder):
+    (folder / "tagger_of_test.py").write_text(TIED)
+    make = factory(folder, "Model")
+    model = make().eval()
+    save_model(model, folder / "weights.safetensors")
+    program = load_program(folder / "weights.safetensors", [parse_input(INPUT)], factory=make)
+    ids = torch.randint(0, 30, (2, 3))
+    torch.testing.assert_close(program.run(ids)[0], model(ids))
 
 
 class Attack:

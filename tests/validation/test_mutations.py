@@ -148,13 +148,13 @@ def replace_body(exported: Exported, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("guard", "accepted"),
     [
-        ("safe_ids = Where (outside, zero, wide_ids)", -1),  # clamped
+        ("safe_ids = Where (negative, zero, wide_ids)", -1),  # clamped
         ("safe_ids = Identity (wide_ids)", -1),  # left to Gather, which counts from the end
-        ("safe_ids = Where (below, num_rows, zero)", ROWS),
+        ("safe_ids = Where (negative, num_rows, zero)", ROWS),
     ],
 )
 def test_body_that_accepts_ids_out_of_range(inline, guard, accepted):
-    replace_body(inline, "safe_ids = Where (outside, num_rows, wide_ids)", guard)
+    replace_body(inline, "safe_ids = Where (negative, num_rows, wide_ids)", guard)
     report = inline.validate()
     assert report.exit_code == 3
     word = {path.name: path for path in report.tables[0].paths}

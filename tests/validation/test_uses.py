@@ -2,7 +2,9 @@
 
 import itertools
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -166,3 +168,27 @@ def test_a_model_in_half_precision(method, tmp_path):
     assert next(iter(lowered.tables.values())).shape.value_type == "float16"
     report = Exported(program, lowered, tmp_path / "model.onnx").validate()
     assert report.failures() == []
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_long_bags_on_several_threads(mode, tmp_path):
+    """No term of a bag is lost where the runtime splits an operator over threads."""
+
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bags = edge_embed.DPQEmbeddingBag(2000, 64, num_codes=16, num_groups=8, mode=mode)
+
+        def forward(self, ids):
+            return self.bags(ids)
+
+    edge_embed.export(Bags(), "onnx", tmp_path / "bags.onnx", torch.ones(2, 4, dtype=torch.int64))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 4
+    sessions = [edge_embed.create_session(tmp_path / "bags.onnx", portable, options) for portable in (True, False)]
+    random = np.random.default_rng(0)
+    for shape in ((1, 20_000), (3, 10_000), (300, 100)):
+        ids = random.integers(0, 2000, shape)
+        for _ in range(5):
+            got, expected = (session.run(None, {"ids": ids})[0] for session in sessions)
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
