@@ -7,7 +7,8 @@ The nonzeros of all ids are laid end to end. From one to the next, the position 
 where a row begins; the place in the dense transform [B, A] rises by A there. Such steps are scattered to where rows
 begin and summed up, so that no pass knows which row an entry belongs to. Entries are gathered, scattered to the
 transform and multiplied with the anchors: memory is B times A however long the longest row is. Products are summed
-in float32. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets beyond the entries
+in float32, or, where a row of the batch has more than 64, in float64: one after the other in float32 they would lose
+a digit where all have one sign. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets beyond the entries
 and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
 
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
@@ -98,8 +99,22 @@ _BODY = """
   nothing = Squeeze (nothing_1d, axis_0)
   every_anchor = Range (nothing, num_anchors, one)
   used_anchors = Gather (anchors, every_anchor)
-  anchors_32 = Cast <to: int = 1> (used_anchors)
-  sums = MatMul (transform, anchors_32)
+  counts = Concat <axis: int = 0> (axis_0, count)
+  longest = ReduceMax <keepdims: int = 0> (counts)
+  short = Constant <value_int: int = 64> ()
+  is_long = Greater (longest, short)
+  sums = If (is_long) <
+    then_branch = in_float64 () => (rounded_sums) {
+      transform_64 = Cast <to: int = 11> (transform)
+      anchors_64 = Cast <to: int = 11> (used_anchors)
+      sums_64 = MatMul (transform_64, anchors_64)
+      rounded_sums = Cast <to: int = 1> (sums_64)
+    },
+    else_branch = in_float32 () => (sums_32) {
+      anchors_32 = Cast <to: int = 1> (used_anchors)
+      sums_32 = MatMul (transform, anchors_32)
+    }
+  >
   rows = CastLike (sums, anchors)
 """
 

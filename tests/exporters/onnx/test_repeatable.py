@@ -18,7 +18,7 @@ _SCRIPT = '''
 import torch
 from torch import nn
 from edge_embed.exporters.onnx.export import export_onnx
-from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed import ANTEmbedding, ANTEmbeddingBag, DPQEmbedding, TiedOutput, TTEmbedding
 from edge_embed.lowering.graph import lower_program
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
@@ -33,10 +33,13 @@ class SecretArchitecture(nn.Module):
         self.word, self.tag = DPQEmbedding(500, 12, 16, 3), DPQEmbedding(30, 12, 5, 4, "vq", padding_idx=0)
         self.lstm, self.rnn = nn.LSTM(12, 6, batch_first=True), nn.RNN(12, 6, batch_first=True)
         self.dense, self.head = nn.Embedding(30, 12), nn.Linear(12, 4)
+        self.anchored, self.train = ANTEmbedding(30, 12, 5), TTEmbedding(30, 12, 3)
+        self.bag, self.output = ANTEmbeddingBag(30, 12, 5, mode="max"), TiedOutput(self.train, bias=True)
 
     def forward(self, ids, tags):
         secret_variable = self.word(ids) + self.tag(tags) + self.dense(tags)  # secret comment
-        return {"logits": self.head(torch.cat([self.lstm(secret_variable)[0], self.rnn(secret_variable)[0]], -1))}
+        secret_variable = secret_variable + self.anchored(tags) + self.train(tags) + self.bag(tags).unsqueeze(1)
+        return {"words": self.output(secret_variable), "logits": self.head(torch.cat([self.lstm(secret_variable)[0], self.rnn(secret_variable)[0]], -1))}
 
 
 torch.manual_seed(0)
