@@ -8,8 +8,8 @@ where a row begins; the place in the dense transform [B, A] rises by A there. Su
 begin and summed up, so that no pass knows which row an entry belongs to. Entries are gathered, scattered to the
 transform and multiplied with the anchors: memory is B times A however long the longest row is. Products are summed
 in float32, or, where a row of the batch has more than 64, in float64: one after the other in float32 they would lose
-a digit where all have one sign. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets beyond the entries
-and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
+a digit where all have one sign. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets
+beyond the entries and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
 
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
 be kept beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.

@@ -33,13 +33,14 @@ class SecretArchitecture(nn.Module):
         self.word, self.tag = DPQEmbedding(500, 12, 16, 3), DPQEmbedding(30, 12, 5, 4, "vq", padding_idx=0)
         self.lstm, self.rnn = nn.LSTM(12, 6, batch_first=True), nn.RNN(12, 6, batch_first=True)
         self.dense, self.head = nn.Embedding(30, 12), nn.Linear(12, 4)
-        self.anchored, self.train = ANTEmbedding(30, 12, 5), TTEmbedding(30, 12, 3)
-        self.bag, self.output = ANTEmbeddingBag(30, 12, 5, mode="max"), TiedOutput(self.train, bias=True)
+        self.anchored, self.cores = ANTEmbedding(30, 12, 5), TTEmbedding(30, 12, 3)
+        self.bag, self.output = ANTEmbeddingBag(30, 12, 5, mode="max"), TiedOutput(self.cores, bias=True)
 
     def forward(self, ids, tags):
         secret_variable = self.word(ids) + self.tag(tags) + self.dense(tags)  # secret comment
-        secret_variable = secret_variable + self.anchored(tags) + self.train(tags) + self.bag(tags).unsqueeze(1)
-        return {"words": self.output(secret_variable), "logits": self.head(torch.cat([self.lstm(secret_variable)[0], self.rnn(secret_variable)[0]], -1))}
+        secret_variable = secret_variable + self.anchored(tags) + self.cores(tags) + self.bag(tags).unsqueeze(1)
+        states = torch.cat([self.lstm(secret_variable)[0], self.rnn(secret_variable)[0]], -1)
+        return {"words": self.output(secret_variable), "logits": self.head(states)}
 
 
 torch.manual_seed(0)
