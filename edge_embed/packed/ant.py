@@ -17,7 +17,7 @@ from edge_embed.packed.ant_csr import check_csr
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.ant_transform import OnBlock, csr_from_dense
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
-from edge_embed.packed.floats import rounded
+from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
 from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, entries_of, reduce_pieces
 
@@ -25,7 +25,7 @@ _NAMES = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
 
 
 @dataclass(frozen=True, eq=False)
-class PackedANT:
+class PackedANT(PackedTable):
     """An ANT table as five arrays.
 
     Attributes:
@@ -123,9 +123,7 @@ class PackedANT:
         if tensors.keys() != set(_NAMES):
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected {sorted(_NAMES)}")
         table = cls(**tensors, padding_idx=padding_idx)
-        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type)
-        if declared != table.shape:
-            raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")
+        table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         return table
 
     @property
@@ -141,47 +139,13 @@ class PackedANT:
         return len(self.row_offsets) - 1
 
     @property
-    def embedding_dim(self) -> int:
-        """Columns d."""
-        return int(self.anchors.shape[1])
-
-    @property
     def value_type(self) -> str:
         """Type of the rows, ``float32`` or ``float16``."""
         return str(self.anchors.dtype)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all five tensors."""
-        return self.shape.nbytes
-
-    @property
-    def compression_ratio(self) -> float:
-        """See :attr:`ANTShape.compression_ratio`."""
-        return self.shape.compression_ratio
-
-    def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
-        return self.shape.attributes()
-
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The five arrays, not copied."""
         return {name: getattr(self, name) for name in _NAMES}
-
-    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the embeddings of ids: the exact oracle for every kernel and exported file.
-
-        Args:
-            ids: Integers of any dtype and shape, rank 0 and empty included.
-
-        Returns:
-            [*ids.shape, d], of the type of the anchors: :meth:`rows_float64`, rounded once.
-
-        Raises:
-            BadInputError: The ids are no integers.
-            IdOutOfRangeError: An id is negative or at least n.
-        """
-        return rounded(self.rows_float64(ids), self.value_type)
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""

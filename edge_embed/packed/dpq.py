@@ -16,11 +16,12 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
 from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
 from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
 
 
 @dataclass(frozen=True, eq=False)
-class PackedDPQ:
+class PackedDPQ(PackedTable):
     """A DPQ table as two arrays.
 
     Attributes:
@@ -113,9 +114,7 @@ class PackedDPQ:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
         groups: Any = attributes.get("num_groups")
         table = cls(tensors["codes"], tensors["values"], groups, padding_idx)
-        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type)
-        if declared != table.shape:
-            raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")
+        table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         table.check_codes()
         return table
 
@@ -131,11 +130,6 @@ class PackedDPQ:
     def num_embeddings(self) -> int:
         """Rows n."""
         return len(self.codes)
-
-    @property
-    def embedding_dim(self) -> int:
-        """Columns d."""
-        return self.shape.embedding_dim
 
     @property
     def num_codes(self) -> int:
@@ -156,20 +150,6 @@ class PackedDPQ:
     def value_type(self) -> str:
         """Type of the rows, ``float32`` or ``float16``."""
         return str(self.values.dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of codes and values."""
-        return self.shape.nbytes
-
-    @property
-    def compression_ratio(self) -> float:
-        """See :attr:`DPQShape.compression_ratio`."""
-        return self.shape.compression_ratio
-
-    def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
-        return self.shape.attributes()
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The two arrays, not copied."""

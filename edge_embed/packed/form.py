@@ -1,10 +1,14 @@
 """What every packed form offers: the contract between methods, the file format and the exporters."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.floats import rounded
 
 
 class TensorSpec(NamedTuple):
@@ -109,3 +113,64 @@ class Packed(Protocol):
         padding_idx: int | None = None,
     ) -> Self:
         """Build the form and check every stored value; a ``BadInputError`` names the first bad one."""
+
+
+class PackedTable(ABC):
+    """What follows from the sizes of a packed table, the same for every method."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> TableShape:
+        """All sizes."""
+
+    @property
+    @abstractmethod
+    def value_type(self) -> str:
+        """Type of the rows, ``float32`` or ``float16``."""
+
+    @abstractmethod
+    def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
+
+    @property
+    def embedding_dim(self) -> int:
+        """Columns d."""
+        return self.shape.embedding_dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        return self.shape.nbytes
+
+    @property
+    def compression_ratio(self) -> float:
+        """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
+        return self.shape.compression_ratio
+
+    def attributes(self) -> dict[str, Any]:
+        """What a file stores beside the tensors."""
+        return self.shape.attributes()
+
+    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Return the embeddings of ids: the exact oracle for every kernel and exported file.
+
+        Args:
+            ids: Integers of any dtype and shape, rank 0 and empty included.
+
+        Returns:
+            [*ids.shape, d], of :attr:`value_type`: :meth:`rows_float64`, rounded once.
+
+        Raises:
+            BadInputError: The ids are no integers.
+            IdOutOfRangeError: An id is negative or at least n.
+        """
+        return rounded(self.rows_float64(ids), self.value_type)
+
+    def check_declared(self, declared: TableShape) -> None:
+        """Refuse tensors that are not those a file declares.
+
+        Raises:
+            BadInputError: Their sizes differ.
+        """
+        if declared != self.shape:
+            raise BadInputError(f"attributes: got {declared}, expected {self.shape} as the tensors have it")

@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
-from edge_embed.packed.floats import rounded
+from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
 from edge_embed.packed.segments import BLOCK_NUMBERS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 
 
 @dataclass(frozen=True, eq=False)
-class PackedTT:
+class PackedTT(PackedTable):
     """A tensor-train or tensor-ring table as its cores.
 
     Attributes:
@@ -85,9 +85,7 @@ class PackedTT:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected {names}")
         num_embeddings: Any = attributes.get("num_embeddings")
         table = cls(tuple(tensors[name] for name in names), num_embeddings, padding_idx)
-        declared = cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type)
-        if declared != table.shape:
-            raise BadInputError(f"attributes: got {declared}, expected {table.shape} as the tensors have it")
+        table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         return table
 
     @property
@@ -97,47 +95,13 @@ class PackedTT:
         return TTShape(self.num_embeddings, rows, columns, (befores[0], *afters), self.value_type)
 
     @property
-    def embedding_dim(self) -> int:
-        """Columns d."""
-        return self.shape.embedding_dim
-
-    @property
     def value_type(self) -> str:
         """Type of the rows, ``float32`` or ``float16``."""
         return str(self.cores[0].dtype)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all cores."""
-        return self.shape.nbytes
-
-    @property
-    def compression_ratio(self) -> float:
-        """See :attr:`TTShape.compression_ratio`."""
-        return self.shape.compression_ratio
-
-    def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
-        return self.shape.attributes()
-
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The cores, not copied."""
         return {f"core_{k}": core for k, core in enumerate(self.cores)}
-
-    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the embeddings of ids: the exact oracle for every kernel and exported file.
-
-        Args:
-            ids: Integers of any dtype and shape, rank 0 and empty included.
-
-        Returns:
-            [*ids.shape, d], of the type of the cores: :meth:`rows_float64`, rounded once.
-
-        Raises:
-            BadInputError: The ids are no integers.
-            IdOutOfRangeError: An id is negative or at least n.
-        """
-        return rounded(self.rows_float64(ids), self.value_type)
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
