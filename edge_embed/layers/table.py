@@ -4,6 +4,7 @@ A method says what its table is made of and how rows are computed while it learn
 multiplying with every row, padding, types and capture are the same for all.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from edge_embed.ops.logits import check_hidden, row_blocks
 from edge_embed.ops.operators import TableOperators, Use
 
 
-class CompressedEmbedding(nn.Module):
+class CompressedEmbedding(nn.Module, ABC):
     """Base of the embedding layers: an ``nn.Embedding`` whose table is never stored dense.
 
     Args:
@@ -44,14 +45,15 @@ class CompressedEmbedding(nn.Module):
         self.dtype = dtype or torch.get_default_dtype()
 
     @property
+    @abstractmethod
     def frozen(self) -> bool:
         """Whether only what is stored at inference is left, and nothing learns any more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         """The operators of the present state, and the arguments that say which table they work on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows as the method trains them, differentiable.
 
@@ -63,12 +65,11 @@ class CompressedEmbedding(nn.Module):
         Returns:
             [B, d]; the padding row may hold anything.
         """
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def stored_type(self) -> torch.dtype:
         """Type of the rows as the table stores them; what `forward` returns has ``dtype``."""
-        raise NotImplementedError
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Follow ``.half()``, ``.to(dtype)`` and the like: a frozen table may be stored in another type."""

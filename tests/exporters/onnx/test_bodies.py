@@ -403,7 +403,7 @@ def test_hostile_anchor_ids_read_the_last_anchor():
     model = damaged(packed, ids, anchor_ids=np.full_like(packed.anchor_ids, 255))
     weights = np.add.reduceat(np.append(packed.weights.astype(np.float64), 0), packed.row_offsets[:-1])
     weights[np.diff(packed.row_offsets) == 0] = 0
-    for way, got in results(model, {"ids": ids}).items():
+    for way, got in results(model, {"ids": ids}).items():  # float32 sums of a few weights of one sign
         np.testing.assert_allclose(got, weights[:, None] * packed.anchors[-1], rtol=1e-5, err_msg=way)
 
 
@@ -560,7 +560,7 @@ def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, op_type):
     rows = op_type.removesuffix("Bag").replace("Logits", "Embedding")
     assert [function.name for function in model.functions] == list(dict.fromkeys([rows, op_type]))
     (expected,) = exported.trained(*inputs)
-    for way in ("portable", "reference"):
+    for way in ("portable", "reference"):  # float32 on both sides; a wrong row or term is off by 1e-2 and more
         np.testing.assert_allclose(exported.run(way, *inputs)[0], expected, rtol=1e-5, atol=1e-6, err_msg=way)
 
 
