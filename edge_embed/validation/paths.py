@@ -1,9 +1,13 @@
 """The paths that a model runs on, and how one is opened: names, sessions, reasons why one cannot run."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.runtime.library import get_library_path
@@ -49,14 +53,28 @@ def open_session(path: Path, portable: bool, options: ort.SessionOptions | None 
     return create_session(path, portable, options or quiet_options())
 
 
-def open_reference(path: Path) -> ReferenceEvaluator:
+class GatherElements(OpRun):
+    """The operator of the reference evaluator fails on more than 64 entries (onnx 1.23): it calls ``np.choose``."""
+
+    def _run(self, data: Any, indices: Any, axis: int) -> tuple[Any]:
+        return (np.take_along_axis(data, indices, axis),)
+
+
+class Evaluator(ReferenceEvaluator):
+    """The base class gives operators of ours to a graph, but not to the functions in a file."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"new_ops": [GatherElements]})
+
+
+def open_reference(model: Path | onnx.ModelProto) -> ReferenceEvaluator:
     """The reference evaluator of the onnx package; it holds all weights in memory.
 
     Raises:
         NotRunError: if it lacks an operator of the model.
     """
     try:
-        return ReferenceEvaluator(str(path))
+        return Evaluator(str(model) if isinstance(model, Path) else model)
     except NotImplementedError as error:
         raise NotRunError(one_line(error)) from error
 

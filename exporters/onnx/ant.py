@@ -11,6 +11,10 @@ in float32, or, where a row of the batch has more than 64, in float64: one after
 a digit where all have one sign. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets
 beyond the entries and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
 
+Of many ids the entries are gathered with ``GatherElements``, for which numbers are elements: a runtime takes a
+seventh of the time of ``Gather``, for which they are pieces. Few are gathered as pieces, for the reference evaluator
+of onnx, whose ``GatherElements`` handles no more than 64 entries.
+
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
 be kept beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.
 """
@@ -80,11 +84,22 @@ _BODY = """
   stepped = CumSum (steps, zero)
   position = Slice (stepped, axis_0, total_1d, axis_0)
 
-  stored_anchor = Gather (anchor_ids, position)
+  batch = Size (ids)
+  limit = Constant <value_int: int = 512> ()
+  many = GreaterOrEqual (batch, limit)
+  stored_anchor, stored_weight = If (many) <
+    then_branch = as_elements () => (element_anchor, element_weight) {
+      element_anchor = GatherElements (anchor_ids, position)
+      element_weight = GatherElements (weights, position)
+    },
+    else_branch = as_pieces () => (piece_anchor, piece_weight) {
+      piece_anchor = Gather (anchor_ids, position)
+      piece_weight = Gather (weights, position)
+    }
+  >
   anchor_64 = Cast <to: int = 7> (stored_anchor)
   last_anchor = Sub (num_anchors, one)
   anchor = Min (anchor_64, last_anchor)
-  stored_weight = Gather (weights, position)
   unscaled = Cast <to: int = 1> (stored_weight)
   weight = Mul (unscaled, weight_scale)
   place = Add (row_start, anchor)

@@ -4,11 +4,14 @@
 
 The body gathers the stored rows first, then unpacks, then selects: whatever depends on constants alone would be
 folded back to a dense table when a session is created. What costs time in a runtime is the number of pieces that
-``Gather`` copies, so there are two ways:
+``Gather`` copies, so there are three ways:
 
 - Many ids, and a byte holds several whole codes: all 256 values of a byte are decoded, at each of its places in a
   row, to the sub-vectors they stand for side by side, ``table`` [256 row_bytes, (8 / bits) s]; then a byte is one
   index. The table is made in every call and never kept.
+- Many ids, and a byte stands for at most 4 values: elements are then cheaper than pieces. ``GatherElements`` takes
+  them from the same table, [256, row_bytes (8 / bits) s], by the bytes, each repeated for its values: a product of 8
+  bytes with a 0/1 matrix.
 - Otherwise a code is one index into the values.
 
 Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to
@@ -19,7 +22,7 @@ of padding ids alone, and nothing is done for padding where there is none: a ses
 
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
 be kept beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made
-from it.
+from it; so is a shape that a batch of known size may not have, on a way that it does not take.
 """
 
 from collections.abc import Sequence
@@ -33,8 +36,8 @@ from edge_embed.packed.dpq import PackedDPQ
 FORMAT_VERSION = 1
 
 # B ids; M rows of bytes to decode: all 256 values, or those of the ids
-# bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: [B, row_bytes, (8 / bits) s]
-# or [B, D, s]
+# bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape in which they
+# were found, [B, row_bytes, (8 / bits) s], [B, D s] or [B, D, s]
 _BODY = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
@@ -59,6 +62,7 @@ _BODY = """
   some_wrong = Cast <to: int = 7> (some_negative)
   wrong_1d = ReduceSum <keepdims: int = 1> (some_wrong, axis_0)
   nothing_1d = Min (wrong_1d, zero)
+  nothing = Squeeze (nothing_1d, axis_0)
 
   row_bytes_1d = Shape <start: int = 1, end: int = 2> (codes)
   row_bytes = Squeeze (row_bytes_1d, axis_0)
@@ -73,9 +77,33 @@ _BODY = """
   limit = Constant <value_int: int = 512> ()
   many = GreaterOrEqual (batch, limit)
   fit = And (bits_fit, row_fits)
-  useful = And (several, many)
+  width = Shape <start: int = 2, end: int = 3> (values)
+  per_byte_1d = Unsqueeze (per_byte, axis_0)
+  entry_width = Mul (per_byte_1d, width)
+  entry_size = Squeeze (entry_width, axis_0)
+  four = Constant <value_int: int = 4> ()
+  few_values = LessOrEqual (entry_size, four)
+  all_bytes = Size (bytes)
+  left_over = Mod (all_bytes, eight)
+  in_eights = Equal (left_over, zero)
+  narrow = And (few_values, in_eights)
+  worth = Or (several, narrow)
+  useful = And (worth, many)
   by_table = And (fit, useful)
 
+  source = If (by_table) <
+    then_branch = every_byte () => (table_source) {
+      end = Constant <value_int: int = 256> ()
+      byte = Range (nothing, end, one)
+      byte_8 = Cast <to: int = 2> (byte)
+      column = Unsqueeze (byte_8, axis_1)
+      across = Concat <axis: int = 0> (axis_1, row_bytes_1d)
+      table_source = Expand (column, across)
+    },
+    else_branch = given_bytes () => (batch_source) {
+      batch_source = Identity (bytes)
+    }
+  >
   two_32 = Constant <value: tensor = int32 {2}> ()
   one_32 = Constant <value: tensor = int32 {1}> ()
   values_of_bits = Pow (two_32, bits)
@@ -83,23 +111,9 @@ _BODY = """
   is_byte = Equal (bits, eight)
   stored_code = If (is_byte) <
     then_branch = whole_byte () => (byte_code) {
-      byte_code = Cast <to: int = 6> (bytes)
+      byte_code = Cast <to: int = 6> (source)
     },
     else_branch = unpack () => (bit_code) {
-      source = If (by_table) <
-        then_branch = every_byte () => (table_source) {
-          nothing = Squeeze (nothing_1d, axis_0)
-          end = Constant <value_int: int = 256> ()
-          byte = Range (nothing, end, one)
-          byte_8 = Cast <to: int = 2> (byte)
-          column = Unsqueeze (byte_8, axis_1)
-          across = Concat <axis: int = 0> (axis_1, row_bytes_1d)
-          table_source = Expand (column, across)
-        },
-        else_branch = given_bytes () => (batch_source) {
-          batch_source = Identity (bytes)
-        }
-      >
       almost = Add (num_groups, seven)
       octets = Div (almost, eight)
       octet_bytes = Mul (octets, bits)
@@ -154,25 +168,44 @@ _BODY = """
   first = Mul (value_group, num_codes)
   first_32 = Cast <to: int = 6> (first)
   index = Add (code, first_32)
-  width = Shape <start: int = 2, end: int = 3> (values)
   constant_shape = Concat <axis: int = 0> (any_size, width)
   flat_shape = Add (constant_shape, nothing_1d)
   flat_values = Reshape (values, flat_shape)
 
   selected = If (by_table) <
     then_branch = from_table () => (table_rows) {
-      per_byte_1d = Unsqueeze (per_byte, axis_0)
-      entry_width = Mul (per_byte_1d, width)
       entry_shape = Concat <axis: int = 0> (any_size, entry_width)
       table_values = Gather <axis: int = 0> (flat_values, index)
-      table = Reshape (table_values, entry_shape)
-      row_bytes_32 = Cast <to: int = 6> (row_bytes)
-      place = Range (zero, row_bytes, one)
-      place_32 = Cast <to: int = 6> (place)
-      bytes_32 = Cast <to: int = 6> (bytes)
-      byte_start = Mul (bytes_32, row_bytes_32)
-      entry = Add (byte_start, place_32)
-      table_rows = Gather <axis: int = 0> (table, entry)
+      table_rows = If (narrow) <
+        then_branch = by_elements () => (element_rows) {
+          row_width = Mul (row_bytes_1d, entry_width)
+          element_shape = Concat <axis: int = 0> (any_size, row_width)
+          elements = Reshape (table_values, element_shape)
+          eight_entries = Mul (eight, entry_size)
+          element = Range (nothing, eight_entries, one)
+          byte_of_element = Div (element, entry_size)
+          byte_place = Range (zero, eight, one)
+          byte_column = Unsqueeze (byte_place, axis_1)
+          is_of_byte = Equal (byte_column, byte_of_element)
+          repeats = Cast <to: int = 2> (is_of_byte)
+          constant_eights = Constant <value_ints: ints = [-1, 8]> ()
+          eights = Add (constant_eights, nothing_1d)
+          eight_bytes = Reshape (bytes, eights)
+          repeated = MatMulInteger (eight_bytes, repeats)
+          element_at = Reshape (repeated, element_shape)
+          element_rows = GatherElements <axis: int = 0> (elements, element_at)
+        },
+        else_branch = by_entries () => (entry_rows) {
+          table = Reshape (table_values, entry_shape)
+          row_bytes_32 = Cast <to: int = 6> (row_bytes)
+          place = Range (zero, row_bytes, one)
+          place_32 = Cast <to: int = 6> (place)
+          bytes_32 = Cast <to: int = 6> (bytes)
+          byte_start = Mul (bytes_32, row_bytes_32)
+          entry = Add (byte_start, place_32)
+          entry_rows = Gather <axis: int = 0> (table, entry)
+        }
+      >
     },
     else_branch = from_values () => (value_rows) {
       value_rows = Gather <axis: int = 0> (flat_values, index)

@@ -3,8 +3,8 @@
     hidden [*, d], <tensors>  ->  logits [*, n]                                  logits[*, i] = <hidden[*], row(i)>
 
 The body loops over blocks of rows, which the method's own node looks up: the counter of the loop is no constant, so
-nothing of the table is unfolded ahead of time, and no more than one block of rows exists. The last block repeats
-row n - 1 until it is full; what that adds is cut off.
+nothing of the table is unfolded ahead of time, and no more than one block of rows exists. Blocks are as equal as can
+be; the last ones repeat row n - 1 until they are full, and what that adds is cut off.
 """
 
 # A block has at most this many numbers: enough for an efficient product, few enough for a cache.
@@ -31,10 +31,11 @@ _BODY = """
   block_numbers = Constant <value_int: int = {block_numbers}> ()
   numbers = Div (block_numbers, width)
   some_rows = Max (numbers, one)
-  block = Min (some_rows, num_rows)
   last_row = Sub (num_rows, one)
-  before_end = Add (last_row, block)
-  num_blocks = Div (before_end, block)
+  last_block = Div (last_row, some_rows)
+  num_blocks = Add (last_block, one)
+  others = Div (last_row, num_blocks)
+  block = Add (others, one)
   scores = Loop (num_blocks, always) <
     body = one_block (int64 at, bool continue) => (bool more, part) {{
       more = Identity (continue)

@@ -12,7 +12,6 @@ import onnxruntime as ort
 import pytest
 import torch
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
@@ -22,6 +21,7 @@ from edge_embed.program.capture import write_archive
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
 from edge_embed.runtime.session import create_session
+from edge_embed.validation.paths import open_reference
 
 PATHS = ("library", "portable", "reference")
 
@@ -49,7 +49,7 @@ class Exported:
         """Outputs of the file: ``library``, ``portable`` or ``reference``."""
         if way not in self._runners:
             self._runners[way] = (
-                ReferenceEvaluator(str(self.path))
+                open_reference(self.path)
                 if way == "reference"
                 else create_session(self.path, portable=way == "portable")
             )

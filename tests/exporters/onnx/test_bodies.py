@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from edge_embed.errors import BadInputError
@@ -29,6 +28,7 @@ from edge_embed.packed.bag import bag
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.logits import logits
 from edge_embed.packed.tt import PackedTT
+from edge_embed.validation.paths import open_reference
 
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 ONNX = {method.name: method for method in METHODS}
@@ -104,7 +104,7 @@ def session(model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "") -
 def results(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, Any]:
     """What ONNX Runtime without any library of ours, and the reference evaluator, make of it."""
     with np.errstate(invalid="ignore"):
-        reference = ReferenceEvaluator(model).run(None, feeds)[0]
+        reference = open_reference(model).run(None, feeds)[0]
     return {"runtime": session(model).run(None, feeds)[0], "reference": reference}
 
 
@@ -219,10 +219,11 @@ def test_codes_of_two_bytes(shared):
 
 
 @pytest.mark.parametrize("padding_idx", [None, 3])
-@pytest.mark.parametrize("codes", [2, 3, 4, 13, 16, 60, 256])
-def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, padding_idx):
-    """From 512 ids on, bytes of several codes are looked up whole; more ids in one dimension, or in several."""
-    packed = dpq(n=40, codes=codes, groups=8, width=2, padding_idx=padding_idx)
+@pytest.mark.parametrize(("groups", "width"), [(8, 1), (8, 2), (3, 4), (8, 5)])
+@pytest.mark.parametrize("codes", [2, 3, 4, 13, 16, 60, 200, 256])
+def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, groups, width, padding_idx):
+    """From 512 ids on, bytes are looked up whole, and element by element where they stand for few values."""
+    packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx)
     for shape in ((511,), (512,), (513,), (16, 64)):
         check_rows(packed, ids_of(packed, shape))
 
@@ -244,7 +245,7 @@ def test_tables_of_different_bits_share_a_body():
     model = model_of(nodes, {"ids": ids}, {f"rows_{at}": (np.float32, 3) for at in range(4)})
     assert len(model.functions) == 1
     onnx.checker.check_model(model, full_check=True)
-    for runner in (session(model), ReferenceEvaluator(model)):
+    for runner in (session(model), open_reference(model)):
         for rows, table in zip(runner.run(None, {"ids": ids}), tables, strict=True):
             assert rows.tobytes() == table.rows(ids).tobytes()
 
@@ -323,7 +324,7 @@ def test_wrong_offsets_are_errors(offsets, mode):
     with pytest.raises(Exception, match=r"(?i)ind(ex|ices)|bound|start"):
         session(model).run(None, feeds)
     with pytest.raises(Exception, match=r"(?i)ind(ex|ices)|bound|start|broadcast|empty"):
-        ReferenceEvaluator(model).run(None, feeds)
+        open_reference(model).run(None, feeds)
 
 
 @pytest.mark.parametrize("method", TABLES)
@@ -362,7 +363,7 @@ def test_ids_out_of_range_are_errors(method, use, count):
     ids = np.full(count, 3)
     feeds = {"ids": ids} if use == "rows" else bag_feeds(packed, ids, [0, 2, count])
     model = rows_model(packed, ids) if use == "rows" else bag_model(packed, feeds, "sum")
-    for runner in (session(model), session(model, "DISABLE_ALL"), ReferenceEvaluator(model)):
+    for runner in (session(model), session(model, "DISABLE_ALL"), open_reference(model)):
         for bad in (-1, 20, 23, 24, 25, -20, -(2**63), 2**63 - 1):
             ids[2] = bad
             with pytest.raises(Exception, match=r"(?i)ind(ex|ices).*bound"):

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx.reference import ReferenceEvaluator
 
 from edge_embed.runtime.session import create_session
+from edge_embed.validation.paths import open_reference
 
 IDS = np.arange(20).reshape(4, 5)
 
@@ -17,7 +17,7 @@ def outputs(path: object) -> dict[str, bytes]:
     sessions = {
         "library": create_session(path),
         "portable": create_session(path, portable=True),
-        "reference": ReferenceEvaluator(str(path)),
+        "reference": open_reference(path),
     }
     return {way: session.run(None, {"ids": IDS})[0].tobytes() for way, session in sessions.items()}
 
