@@ -6,7 +6,7 @@ Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 1 any
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -194,12 +194,23 @@ def _load(model: Path, inputs: tuple[str, ...], factory: str | None, allow_pickl
     from edge_embed.program.input_spec import parse_input
     from edge_embed.program.state_dict import import_factory
 
-    return workflow.load(
-        model,
-        inputs=[parse_input(text) for text in inputs],
-        allow_pickle=allow_pickle,
-        factory=None if factory is None else import_factory(factory, Path.cwd()),
-    )
+    with _importing_from(Path.cwd()) if allow_pickle or factory is not None else nullcontext():
+        return workflow.load(
+            model,
+            inputs=[parse_input(text) for text in inputs],
+            allow_pickle=allow_pickle,
+            factory=None if factory is None else import_factory(factory),
+        )
+
+
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Find the user's own modules, as ``python`` does; a console script does not look into the current folder."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quiet: bool, exit_code: int = 0) -> None:

@@ -90,7 +90,7 @@ _FORMS: dict[TableOperators, tuple[str, State, Callable[..., Sizes]]] = {
     ant.FROZEN: (PackedANT.method, "frozen", _ant_frozen),
     dpq.TRAINABLE: (PackedDPQ.method, "trainable", _dpq_trainable),
     dpq.FROZEN: (PackedDPQ.method, "frozen", _dpq_frozen),
-    tt.TT: (PackedTT.method, "trainable", _tt),
+    tt.TT: (PackedTT.method, "stored", _tt),
 }
 # Each operator: its form, and how many arguments come before the table.
 _READERS = {operator: (form, len(LEADING[use])) for form in _FORMS for use, operator in form.uses.items()}

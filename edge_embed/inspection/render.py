@@ -87,7 +87,7 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
 
 
 def _compressed(report: FileReport) -> Table:
-    table = _table("table", "method", "shape", "layout", ">ratio", ">codes", ">values", ">in file", "hash")
+    table = _table("table", "method", "shape", "layout", ">ratio", "at inference", ">in file", "hash")
     for entry in report.tables:
         table.add_row(
             _safe(entry.name),
@@ -95,21 +95,19 @@ def _compressed(report: FileReport) -> Table:
             f"{entry.num_embeddings:,} x {entry.embedding_dim}",
             _layout(entry),
             f"{entry.compression_ratio:.1f}x",
-            *(_size(nbytes) for nbytes in _codes_and_values(entry)),
+            _parts(entry),
             f"{_size(entry.stored_bytes)} ({entry.share:.1%})",
             Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
         )
-    table.caption = "codes and values: bytes at inference"
-    if any(entry.method != PackedDPQ.method for entry in report.tables):
-        table.caption += "; ant: transform and anchors; tt: none and cores"
     return table
 
 
-def _codes_and_values(entry: TableInfo) -> tuple[int, int]:
+def _parts(entry: TableInfo) -> str:
     """Bytes of what selects (codes, the sparse transform), and of what rows are made of (values, anchors, cores)."""
-    begin = _METHODS[entry.method].values
-    values = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(begin))
-    return entry.total_inference_bytes - values, values
+    method = _METHODS[entry.method]
+    made_of = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(method.begin))
+    selects = entry.total_inference_bytes - made_of
+    return (f"{method.selects} {_size(selects)} + " if selects else "") + f"{method.made_of} {_size(made_of)}"
 
 
 def _dense(report: FileReport) -> Table:
@@ -162,13 +160,15 @@ def _tt_layout(values: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class _Method:
     layout: Callable[[Mapping[str, Any]], str]
-    values: str  # how the names of those tensors begin that rows are made of
+    selects: str  # what tells rows apart
+    made_of: str  # what rows are made of
+    begin: str  # how the names of the tensors begin that hold it
 
 
 _METHODS = {
-    PackedDPQ.method: _Method(_dpq_layout, "values"),
-    PackedANT.method: _Method(_ant_layout, "anchors"),
-    PackedTT.method: _Method(_tt_layout, "core_"),
+    PackedDPQ.method: _Method(_dpq_layout, "codes", "values", "values"),
+    PackedANT.method: _Method(_ant_layout, "transform", "anchors", "anchors"),
+    PackedTT.method: _Method(_tt_layout, "", "cores", "core_"),
 }
 
 

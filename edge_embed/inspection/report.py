@@ -12,7 +12,7 @@ from edge_embed.packed.form import TableShape, TensorSpec
 SCHEMA_VERSION = 1
 
 Kind = Literal["program", "torch_save", "packed", "onnx"]
-State = Literal["trainable", "frozen", "packed"]
+State = Literal["trainable", "frozen", "stored", "packed"]
 HashStatus = Literal["not checked", "matches", "DIFFERS", "no hash"]
 
 
@@ -23,7 +23,8 @@ class TableInfo:
     Attributes:
         name: Where it sits in the user's model, such as ``encoder.embedding``.
         method: ``dpq``, ``ant`` or ``tt``.
-        state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it.
+        state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it; ``stored`` for
+            tt in a program, whose cores are the same while they learn and when they are frozen.
         num_embeddings: Rows n.
         embedding_dim: Columns d.
         attributes: What else fixes the sizes, as in a packed file. dpq: ``num_codes`` (K), ``num_groups`` (D),

@@ -9,6 +9,7 @@ are taken first and then multiplied with A (appendix H).
 Shapes: n rows, d embedding dim, A anchors, B ids; nnz nonzeros of T, m of them in the rows asked for.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from edge_embed.ops.storage import stored_array
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_transform import csr_from_dense
 
+_LOG = logging.getLogger(__name__)
 WeightType = Literal["float32", "float16", "int8"]
 
 # Nonzeros that are added one after the other: the sum of thousands would lose bits.
@@ -157,6 +159,8 @@ def pack(
     packed = PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
     if weight_type == "int8":
         _check_kept(int(np.count_nonzero(stored)), len(packed.weights))
+    if not len(packed.weights):
+        _LOG.warning("no weight of the transform is above 0, so that every row is zero: was the penalty too high?")
     return packed
 
 

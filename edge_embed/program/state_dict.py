@@ -4,7 +4,7 @@ The file is read without running code from it; the function is the user's code a
 """
 
 import importlib
-import sys
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,33 +18,27 @@ from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 
 Factory = Callable[[], nn.Module]
+_LOG = logging.getLogger(__name__)
 
 _EXPECTED = "expected package.module:function, such as mymodel.tagger:make_model"
 # Where training scripts put the weights among the epoch, the optimiser and the rest.
 _NESTED = ("state_dict", "model_state_dict", "model")
 
 
-def import_factory(name: str, folder: Path) -> Factory:
+def import_factory(name: str) -> Factory:
     """The function that ``package.module:function`` names; imports that module, which runs it.
-
-    Args:
-        name: of module and function.
-        folder: looked in first; a console script does not look into the current folder by itself.
 
     Raises:
         BadInputError: if there is no such module or function.
     """
     module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute.isidentifier():
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise BadInputError(f"--model {name!r:.200}: {_EXPECTED}")
-    sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # the module's own code may raise anything
         reason = f"{type(error).__name__}: {error!s:.200}"
         raise BadInputError(f"--model {name}: {module_name} cannot be imported ({reason})") from error
-    finally:
-        sys.path.remove(str(folder))
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise BadInputError(f"--model {name}: {module_name} has no function {attribute}; {_EXPECTED}")
@@ -91,13 +85,26 @@ def _weights(path: Path) -> Mapping[str, Tensor]:
         content: Any = load_file(path)
     except (SafetensorError, OSError):
         content = _unpickled(path)
-    for key in _NESTED:
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-            break
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+    if isinstance(content, Mapping):
+        content = _nested(content, path)
+    if not _is_state_dict(content):
         raise BadInputError(f"{path}: holds no state_dict: save one with torch.save(model.state_dict(), path)")
-    return content
+    return content  # type: ignore[no-any-return]
+
+
+def _nested(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The weights in a checkpoint, or the content itself."""
+    taken = next((name for name in _NESTED if isinstance(content.get(name), Mapping)), None)
+    if taken is None:
+        return content
+    others = [str(name) for name, value in content.items() if name != taken and value and _is_state_dict(value)]
+    if others:
+        _LOG.warning("%s: takes the weights of %r, not of %s", path, taken, ", ".join(map(repr, others)))
+    return content[taken]  # type: ignore[no-any-return]
+
+
+def _is_state_dict(content: object) -> bool:
+    return isinstance(content, Mapping) and all(isinstance(value, Tensor) for value in content.values())
 
 
 def _unpickled(path: Path) -> Any:

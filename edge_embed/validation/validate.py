@@ -169,9 +169,11 @@ class _Validation:
         )
 
     def _tensors(self, table: Table, folder: Path) -> list[TensorProto]:
-        """The stored tensors as files, none if one is missing."""
-        in_file = all(self._exported.spec(name) for name in table.tensors)
-        return copy_tensors(table, self._exported, folder) if in_file else []
+        """The stored tensors as files, none if one is missing or of another type, as in the file of another model."""
+        stored = [self._exported.spec(name) for name in table.tensors]
+        wanted = table.packed.tensors().values()
+        sound = all(found and found.dtype == array.dtype.name for found, array in zip(stored, wanted, strict=True))
+        return copy_tensors(table, self._exported, folder) if sound else []
 
     def _table_latency(self, call: TableCall, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
         if submodel is None or any(check.status == "failed" for check in found):

@@ -107,7 +107,7 @@ def test_a_body_that_another_calls_is_missed(made, tmp_path):
 
 def test_states_of_a_saved_program(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
-    assert states == {"word": "trainable", "frozen": "frozen", "item": "trainable", "context": "trainable"}
+    assert states == {"word": "trainable", "frozen": "frozen", "item": "stored", "context": "trainable"}
 
 
 def shown(report):
@@ -121,10 +121,11 @@ def test_the_text_names_what_fixes_the_sizes(made):
     word = load_tables(made / "tables.safetensors")["word"].attributes()
     expected = f"word ant packed 120 x 12 A=6 nonzeros={word['num_nonzeros']} float32, pad 3 "
     assert lines["word"].startswith(expected)
+    assert " transform " in lines["word"]
     assert lines["item"].startswith("item tt packed 120 x 12 I=")
     assert " J=" in lines["item"]
     assert " R=1x2x2x1 " in lines["item"]
-    assert "ant: transform and anchors; tt: none and cores" in lines["codes"]
+    assert "x cores " in lines["item"]
 
 
 def test_a_changed_anchor_differs(made, tmp_path):

@@ -21,7 +21,9 @@ def test_a_model_in_plain_text(made):
     lines = text(render_file, inspect_file(made / "external.onnx", verify=True)).splitlines()
     token = next(line.split() for line in lines if line.startswith("token"))
     assert token[:3] == ["token", "dpq", "packed"]
-    assert " ".join(token[3:]).startswith("500 x 32 K=16 D=8 4 bit, pad 3 15.8x 2,000 B 2,048 B 4,048 B (")
+    assert " ".join(token[3:]).startswith(
+        "500 x 32 K=16 D=8 4 bit, pad 3 15.8x codes 2,000 B + values 2,048 B 4,048 B ("
+    )
     assert token[-1] == "matches"
     whole = "\n".join(lines)
     for part in (

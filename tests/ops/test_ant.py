@@ -211,3 +211,13 @@ def test_a_change_of_weight_type_is_that_of_the_dense_transform(table, weight_ty
     for name, array in expected.tensors().items():
         assert got.tensors()[name].dtype == array.dtype
         assert np.array_equal(got.tensors()[name], array), name
+
+
+def test_a_table_that_training_has_emptied_is_told(caplog):
+    transform = torch.zeros(4, 3)
+    assert not ant.pack(transform, torch.ones(3, 2), None).rows(np.arange(4)).any()
+    assert "every row is zero" in caplog.text
+    caplog.clear()
+    transform[2, 1] = 1e-30
+    ant.pack(transform, torch.ones(3, 2), None)
+    assert not caplog.text

@@ -47,12 +47,13 @@ INPUT = "ids:int64[batch,sequence]"
 def folder(tmp_path, monkeypatch):
     (tmp_path / "tagger_of_test.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     sys.modules.pop("tagger_of_test", None)
 
 
 def factory(folder, name="make"):
-    return import_factory(f"tagger_of_test:{name}", folder)
+    return import_factory(f"tagger_of_test:{name}")
 
 
 @pytest.mark.parametrize("kind", ["state_dict", "checkpoint", "safetensors", "frozen"])
@@ -73,8 +74,18 @@ def test_weights_go_into_the_model(folder, kind):
     assert str(tuple(program.inputs[0].shape)) == "('batch', 'sequence')"
 
 
-def test_on_the_command_line(folder):
+def test_on_the_command_line(folder, monkeypatch):
+    """The user's module is found in the current folder, as ``python`` would find it, and nothing is left of that."""
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
+    torch.save(factory(folder)(), folder / "module.pt")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    before = list(sys.path)
+    del sys.modules["tagger_of_test"]
+    options = ["export", "module.pt", "--target", "onnx", "--allow-pickle", "--input", INPUT]
+    done = CliRunner().invoke(main, options)
+    assert done.exit_code == 0, done.output
+    del sys.modules["tagger_of_test"]
     options = ["--model", "tagger_of_test:make", "--input", INPUT]
     done = CliRunner().invoke(main, ["export", "weights.pt", "--target", "onnx", *options])
     assert done.exit_code == 0, done.output
@@ -83,6 +94,7 @@ def test_on_the_command_line(folder):
     done = CliRunner().invoke(main, ["export", "weights.pt", "--target", "onnx", "--force"])
     assert done.exit_code == 2
     assert "--model package.module:function" in done.output
+    assert sys.path == before
 
 
 @pytest.mark.parametrize(
@@ -91,16 +103,15 @@ def test_on_the_command_line(folder):
         ("tagger_of_test", "expected package.module:function"),
         ("tagger_of_test:", "expected package.module:function"),
         (":make", "expected package.module:function"),
+        ("../tagger_of_test:make", "expected package.module:function"),
         ("no_such_module_at_all:make", "cannot be imported .*ModuleNotFoundError"),
         ("tagger_of_test:other", "has no function other"),
         ("tagger_of_test:number", "has no function number"),
     ],
 )
 def test_functions_that_are_not_there(folder, name, message):
-    before = list(sys.path)
     with pytest.raises(BadInputError, match=message):
-        import_factory(name, folder)
-    assert sys.path == before
+        import_factory(name)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +126,14 @@ def test_functions_that_do_not_fit(folder, name, message):
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
     with pytest.raises(BadInputError, match=message):
         load_into(factory(folder, name), folder / "weights.pt")
+
+
+def test_of_several_sets_of_weights_it_says_which(folder, caplog):
+    model, average = factory(folder)(), factory(folder)()
+    torch.save({"ema": average.state_dict(), "model": model.state_dict(), "optimizer": {}}, folder / "weights.pt")
+    loaded = load_into(factory(folder), folder / "weights.pt")
+    assert torch.equal(loaded.words.query, model.words.query)
+    assert "takes the weights of 'model', not of 'ema'" in caplog.text
 
 
 def test_files_without_weights(folder):

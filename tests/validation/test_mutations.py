@@ -90,6 +90,19 @@ def test_file_of_another_training(originals, tmp_path):
     assert "table word: stored rows" in failures_of(other)
 
 
+def test_file_of_the_same_model_stored_in_another_type(originals, tmp_path):
+    """What cannot run against the float32 model is not run, and no runtime's error about it is passed on."""
+    model = make_model()
+    model.word.freeze(value_type="float16")
+    program = make_program(model, (torch.randint(3, ROWS, (2, 5)), torch.randn(2, 5, DIM)), tmp_path)
+    path = tmp_path / "model.onnx"
+    export_onnx(lower_program(program), path)
+    original = originals["never"]
+    text = failures_of(Exported(original.program, original.lowered, path))
+    assert "table word: stored rows: values: got float16" in text
+    assert "cannot open" not in text
+
+
 def test_not_a_number_in_a_weight(tmp_path):
     model = make_model()
     with torch.no_grad():
