@@ -3,7 +3,8 @@
 sum_b = sum_i w_i E[ids_i]      mean_b = sum_i E[ids_i] / count_b      max_b = max_i E[ids_i]
 """
 
-from typing import Any, Literal
+import inspect
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,6 +32,13 @@ class Bag(CompressedEmbedding):
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
     """
+
+    __signature__: ClassVar[inspect.Signature | None]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let ``help`` and `inspect.signature` show the arguments of the layer, not ``*arguments, **options``."""
+        super().__init_subclass__(**options)
+        cls.__signature__ = _signature(cls) if cls.__init__ is Bag.__init__ else None
 
     def __init__(self, *arguments: Any, mode: Mode = "mean", include_last_offset: bool = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -89,13 +97,44 @@ class Bag(CompressedEmbedding):
         return f"{super().extra_repr()}, mode={self.mode!r}"
 
 
+def _signature(bag: type[Bag]) -> inspect.Signature:
+    """Arguments of the embedding layer that ``bag`` is made from, and those of every bag."""
+    layer = bag.__mro__[bag.__mro__.index(Bag) + 1]
+    own = [p for p in inspect.signature(Bag).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return inspect.Signature(sorted([*inspect.signature(layer).parameters.values(), *own], key=lambda p: p.kind))
+
+
 class DPQEmbeddingBag(Bag, DPQEmbedding):
-    """`DPQEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""
+    """`DPQEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``DPQEmbeddingBag(num_embeddings, embedding_dim, num_codes, num_groups, mode="mean")``. Every argument of
+    `DPQEmbedding` is taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with
+    ``include_last_offset`` offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
 
 
 class ANTEmbeddingBag(Bag, ANTEmbedding):
-    """`ANTEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""
+    """`ANTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``ANTEmbeddingBag(num_embeddings, embedding_dim, num_anchors, mode="mean")``. Every argument of `ANTEmbedding` is
+    taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with
+    ``include_last_offset`` offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
 
 
 class TTEmbeddingBag(Bag, TTEmbedding):
-    """`TTEmbedding` in the form of ``nn.EmbeddingBag``; arguments of both, ``mode`` by name."""
+    """`TTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``TTEmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")``. Every argument of `TTEmbedding` is taken,
+    and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with ``include_last_offset``
+    offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """

@@ -44,23 +44,31 @@ class ProximalOptimizer(Optimizer):
 
     Raises:
         BadInputError: if there is no such layer, if its transform is not among the parameters of the optimiser, or
-            if the penalty is negative or not a number.
+            if the penalty is negative or not a finite number, also when it is set later.
     """
 
     optimizer: Optimizer
     layers: list[ANTEmbedding]
-    penalty: float
 
     def __init__(self, optimizer: Optimizer, layers: nn.Module | Iterable[nn.Module], penalty: float) -> None:
         given = [layers] if isinstance(layers, nn.Module) else list(layers)
         self.__setstate__({"optimizer": optimizer, "layers": _ant_layers(given), "penalty": penalty})
-        if not penalty >= 0 or penalty == float("inf"):
-            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty}")
         if not self.layers:
             raise BadInputError("found no trainable ANTEmbedding: give the model that holds it, before freezing")
         held = {id(parameter) for _, parameter in self._held()}
         if any(layer.transform.requires_grad and id(layer.transform) not in held for layer in self.layers):
             raise BadInputError("the transform of an ANTEmbedding is not among the optimiser's parameters: add it")
+
+    @property
+    def penalty(self) -> float:
+        """lambda_2 of eq. (1)."""
+        return self._penalty
+
+    @penalty.setter
+    def penalty(self, penalty: float) -> None:
+        if not penalty >= 0 or penalty == float("inf"):
+            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty}")
+        self._penalty = penalty
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -112,6 +120,10 @@ class ProximalOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer, "layers": self.layers, "penalty": self.penalty}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.penalty = state["penalty"]  # checked; torch's own would hide it in __dict__, behind the property
+        super().__setstate__({"optimizer": state["optimizer"], "layers": state["layers"]})
 
     def _held(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
         """Every parameter of the optimiser with its group."""

@@ -43,9 +43,19 @@ class TiedOutput(nn.Module):
             raise BadInputError(f"bias: got shape {list(start.shape)}, expected [{embedding.num_embeddings}]")
         self.bias = start if isinstance(start, nn.Parameter) else nn.Parameter(start.detach().clone())
 
+    @property
+    def in_features(self) -> int:
+        """Width d of the hidden states, as ``nn.Linear`` calls it: the last dimension of hidden [*, d]."""
+        return self.embedding.embedding_dim
+
+    @property
+    def out_features(self) -> int:
+        """Rows n of the table, as ``nn.Linear`` calls them: the last dimension of logits [*, n]."""
+        return self.embedding.num_embeddings
+
     def extra_repr(self) -> str:
-        """Whether there is a bias."""
-        return f"bias={self.bias is not None}"
+        """Sizes, and whether there is a bias, as ``nn.Linear`` shows them."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits [*, n] of hidden states [*, d].

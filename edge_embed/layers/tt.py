@@ -35,6 +35,9 @@ class TTEmbedding(CompressedEmbedding):
     Rows whose ids share leading digits share cores, so the order of the vocabulary matters; the paper sorts it by
     frequency. Its compression ratio is n d / sum_k I_k R_{k-1} J_k R_k.
 
+    A checkpoint of another n is refused, as every layer does it. Cores alone do not tell n: ``state_dict()`` notes it
+    in the metadata that ``torch.save`` writes, but a safetensors file has tensors only and is not checked.
+
     Args:
         num_embeddings: rows n.
         embedding_dim: d.
@@ -166,12 +169,25 @@ class TTEmbedding(CompressedEmbedding):
         for k, core in enumerate(cores):
             self.register_buffer(f"core_{k}", core)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Note n in torch's metadata of the checkpoint: cores of the same shapes hold tables of several sizes."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata: dict[str, dict[str, Any]] = getattr(destination, "_metadata", {})  # a user's plain dict has none
+        metadata.get(prefix[:-1], {})["num_embeddings"] = self.num_embeddings
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+    ) -> None:
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
+        noted = local_metadata.get("num_embeddings", self.num_embeddings)  # safetensors, for one, notes nothing
+        if noted != self.num_embeddings:
+            errors: list[str] = rest[-1]
+            sizes = f"a table of {noted!r:.80} rows from the checkpoint, {self.num_embeddings} in the current model"
+            errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {sizes}.")
         stored = state_dict.get(prefix + "core_0")
         if isinstance(stored, Tensor):
             self._become_frozen([torch.empty_like(core, dtype=stored.dtype) for core in self._cores()])
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)

@@ -114,6 +114,12 @@ def trainable_rows(
 ) -> Tensor:
     """Inference rows of a trainable table: ids of any shape -> [*ids, d] in the dtype of ``value``."""
     check_id_range(ids, query.shape[0])
+    # A row costs D K distances: with more ids than rows, each row once is less. Skipped while ``torch.compile`` traces,
+    # where the number of ids may not be known.
+    if not torch.compiler.is_compiling() and ids.numel() > query.shape[0]:
+        every = torch.arange(query.shape[0], device=query.device)
+        table = trainable_rows(every, query, key, value, mean, variance, variant, padding_idx)  # [n, d]
+        return functional.embedding(ids, table)
     chosen = query.detach().index_select(0, ids.reshape(-1).long())  # [B, d]
     return finish_rows(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
 

@@ -5,6 +5,7 @@ The file is read without running code from it; the function is the user's code a
 
 import importlib
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ def _with_aliases(weights: Mapping[str, Tensor], module: nn.Module) -> dict[str,
     names: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         names.setdefault(id(tensor), []).append(name)
-    found = dict(weights)
+    found = OrderedDict(weights)
+    found._metadata = getattr(weights, "_metadata", None)  # type: ignore[attr-defined]  # the sizes that layers note
     for same in names.values():
         stored = [name for name in same if name in weights]
         found |= {name: weights[stored[0]] for name in same if stored and name not in weights}

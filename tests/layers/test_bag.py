@@ -1,5 +1,8 @@
 """Bags against ``nn.EmbeddingBag`` over the same rows: every mode, both forms, padding, weights, gradients."""
 
+import inspect
+import pydoc
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -145,3 +148,28 @@ def test_a_bag_of_a_half_precision_table_is_rounded_once(method):
     ids = torch.randint(0, N, (1, 5000))
     exact = layer.to_packed().rows_float64(ids.numpy()).mean(1)
     torch.testing.assert_close(layer(ids).double(), torch.from_numpy(exact), atol=3e-5, rtol=2**-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_shows_the_arguments_of_the_layer_and_of_a_bag(method):
+    bag = type(make(method))
+    layer = getattr(edge_embed, bag.__name__.removesuffix("Bag"))
+    shown, of_layer = inspect.signature(bag), inspect.signature(layer)
+    assert list(shown.parameters) == [*of_layer.parameters, "mode", "include_last_offset"]
+    assert all(shown.parameters[name] == parameter for name, parameter in of_layer.parameters.items())
+    assert (shown.parameters["mode"].default, shown.parameters["include_last_offset"].default) == ("mean", False)
+    title = pydoc.plain(pydoc.render_doc(bag)).partition(f"class {bag.__name__}")[2]
+    assert "num_embeddings: int, embedding_dim: int" in title.partition("Method resolution order")[0]
+
+
+def test_a_class_made_from_a_bag_shows_its_own_arguments():
+    class Named(edge_embed.DPQEmbeddingBag):
+        def __init__(self, name: str) -> None:
+            super().__init__(N, D, 5, 3, mode="sum")
+
+    class Same(edge_embed.TTEmbeddingBag):
+        pass
+
+    assert list(inspect.signature(Named).parameters) == ["name"]
+    assert Named("words").mode == "sum"
+    assert inspect.signature(Same) == inspect.signature(edge_embed.TTEmbeddingBag)

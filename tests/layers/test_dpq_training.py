@@ -127,6 +127,19 @@ def test_compiles_as_one_graph(variant, training, state):
         torch.testing.assert_close(got, wanted)
 
 
+@pytest.mark.parametrize("state", ["trainable", "frozen"])
+def test_compiles_where_the_number_of_ids_is_only_known_later(state):
+    torch._dynamo.reset()
+    layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2).eval()
+    if state == "frozen":
+        layer.freeze()
+    compiled = torch.compile(lambda ids: layer(ids[ids > 3]), fullgraph=True, backend="aot_eager")
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for size in (10, 100):
+            ids = torch.randint(0, 20, (size,))
+            assert torch.equal(compiled(ids), layer(ids[ids > 3]))
+
+
 _WORKER = """
 import os
 import sys

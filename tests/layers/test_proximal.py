@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 
 import pytest
 import torch
@@ -332,6 +333,28 @@ def test_mistakes_are_refused():
         ProximalOptimizer(torch.optim.SGD(parameters, 0.1), model.head, PENALTY)
     with pytest.raises(BadInputError, match="not among the optimiser's parameters"):
         ProximalOptimizer(torch.optim.SGD(model.head.parameters(), 0.1), model, PENALTY)
-    for bad in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(BadInputError, match="penalty must be a finite number of at least 0"):
-            ProximalOptimizer(torch.optim.SGD(parameters, 0.1), model, bad)
+
+
+@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf")])
+def test_a_penalty_that_is_no_weight_is_refused_whenever_it_is_set(bad):
+    model = Model()
+    message = f"penalty must be a finite number of at least 0, got {bad}"
+    with pytest.raises(BadInputError, match=message):
+        ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, bad)
+    optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, PENALTY)
+    with pytest.raises(BadInputError, match=message):
+        optimizer.penalty = bad
+    assert optimizer.penalty == PENALTY
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+def test_copies_and_pickles_keep_the_penalty_and_may_change_it(duplicate):
+    model = Model()
+    optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, PENALTY)
+    again, clone = duplicate((model, optimizer))
+    assert clone.penalty == PENALTY
+    clone.penalty = 1e9
+    run(again, clone, 1)
+    run(model, optimizer, 1)
+    assert not again.table.transform.any()
+    assert model.table.transform.any()

@@ -118,6 +118,13 @@ def test_bias():
         TiedOutput(make("ant"), bias=torch.zeros(3))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_sizes_are_read_and_shown_as_those_of_a_linear_layer(bias):
+    head, dense = TiedOutput(make("ant"), bias), nn.Linear(D, N, bias)
+    assert (head.in_features, head.out_features) == (dense.in_features, dense.out_features)
+    assert head.extra_repr() == dense.extra_repr()
+
+
 def test_what_a_head_cannot_take():
     with pytest.raises(BadInputError, match=r"got a Embedding, expected a compressed embedding layer"):
         TiedOutput(nn.Embedding(3, 4))

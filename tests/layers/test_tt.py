@@ -1,12 +1,15 @@
 """TTEmbedding alone: shapes, ranks, the start, and training."""
 
+import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from edge_embed.errors import BadInputError
@@ -108,6 +111,48 @@ def test_a_tensor_ring_made_elsewhere_becomes_a_frozen_layer():
     assert layer.ranks == (3, 4, 2, 3)
     np.testing.assert_allclose(layer(torch.arange(11)).numpy(), packed.rows(np.arange(11)), rtol=1e-5, atol=1e-5)
     assert layer.to_packed().shape == packed.shape
+
+
+def table_of(rows: int, frozen: bool) -> nn.Module:
+    layer = TTEmbedding(rows, 12, 3, row_shape=[10, 10, 10])
+    return nn.ModuleDict({"words": layer.freeze() if frozen else layer})
+
+
+def saved_and_loaded(state: dict) -> dict:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_checkpoint_of_another_number_of_rows_is_refused(frozen, strict):
+    """As nn.Embedding does it, though cores of 1,000 and of 990 rows have the same shapes."""
+    state = saved_and_loaded(table_of(1000, frozen).state_dict())
+    target = table_of(990, False)
+    message = "size mismatch for words: a table of 1000 rows from the checkpoint, 990 in the current model"
+    with pytest.raises(RuntimeError, match=message):
+        target.load_state_dict(state, strict=strict)
+    with pytest.raises(RuntimeError, match="size mismatch for the table: a table of 1000 rows"):
+        target["words"].load_state_dict(table_of(1000, frozen)["words"].state_dict(), strict=strict)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_checkpoints_hold_cores_only_and_load_from_any_file(frozen, tmp_path: Path):
+    source = table_of(1000, frozen)
+    state = source.state_dict()
+    names = [f"words.core_{k}" if frozen else f"words.cores.{k}" for k in range(3)]
+    assert list(state) == names
+    save_file(state, tmp_path / "table.safetensors")
+    for stored in (saved_and_loaded(state), load_file(tmp_path / "table.safetensors"), dict(state)):
+        target = table_of(1000, False)
+        target.load_state_dict(stored)
+        assert target["words"].frozen == frozen
+        assert torch.equal(target["words"](torch.arange(1000)), source["words"](torch.arange(1000)))
+    plain: dict = {}
+    source.state_dict(destination=plain)
+    assert list(plain) == names
 
 
 def test_a_small_task_is_learned():

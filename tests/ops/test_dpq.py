@@ -104,6 +104,32 @@ def test_trainable_rows_follow_eq_1_and_2():
             assert torch.equal(rows[row, group], value[group, code])
 
 
+@pytest.mark.parametrize("variant", ["sx", "vq"])
+@pytest.mark.parametrize("padding_idx", [None, 1])
+def test_more_ids_than_rows_compute_each_row_once(monkeypatch, variant, padding_idx):
+    """Rows, bags and gradients are those of few ids at a time; of 10,000 ids only 6 rows have distances."""
+    table = trainable_arguments(variant, padding_idx=padding_idx)
+    value = table[2].requires_grad_()
+    ids = torch.randint(0, 6, (10, 1000), dtype=torch.int32)
+    offsets, few = torch.arange(0, 10_001, 100), ids.reshape(-1).split(6)
+    expected = torch.cat([dpq.trainable_rows(block, *table) for block in few])
+    weight = torch.randn(10_000, 12)
+    (expected * weight).sum().backward()
+    wanted, value.grad = value.grad, None
+    counted: list[int] = []
+    codes = dpq.codes
+    monkeypatch.setattr(dpq, "codes", lambda query, *rest: counted.append(len(query)) or codes(query, *rest))
+    rows = dpq.TRAINABLE("rows", ids, *table)
+    assert rows.shape == (10, 1000, 12)
+    assert torch.equal(rows.flatten(0, 1), expected)
+    assert torch.equal(dpq.TRAINABLE.rows(ids, *table), rows)  # what a captured model runs
+    (rows.flatten(0, 1) * weight).sum().backward()
+    torch.testing.assert_close(value.grad, wanted, atol=1e-3, rtol=1e-4)  # sums of thousands, in another order
+    sums = dpq.TRAINABLE("bag", ids.reshape(-1), offsets, None, "sum", *table)
+    torch.testing.assert_close(sums, expected.reshape(100, 100, 12).sum(1), atol=1e-4, rtol=1e-5)
+    assert counted == [6, 6, 6]
+
+
 def test_packing_a_long_table_streams_it():
     """Blocks of rows are put where they belong, the last and shorter one too."""
     query, key = torch.randn(5001, 8), torch.randn(2, 256, 4)

@@ -32,6 +32,12 @@ def make():
 def larger():
     return Tagger(40)
 
+def cores(rows=30):
+    return edge_embed.TTEmbedding(rows, 8, 2, row_shape=(3, 4, 3), col_shape=(2, 2, 2))
+
+def fewer_cores():
+    return cores(29)
+
 def broken():
     raise ValueError("no such corpus")
 
@@ -126,6 +132,13 @@ def test_functions_that_do_not_fit(folder, name, message):
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
     with pytest.raises(BadInputError, match=message):
         load_into(factory(folder, name), folder / "weights.pt")
+
+
+def test_cores_of_another_number_of_rows_are_refused(folder):
+    torch.save({"state_dict": factory(folder, "cores")().state_dict()}, folder / "weights.pt")
+    assert load_into(factory(folder, "cores"), folder / "weights.pt").num_embeddings == 30
+    with pytest.raises(BadInputError, match="a table of 30 rows from the checkpoint, 29 in the current model"):
+        load_into(factory(folder, "fewer_cores"), folder / "weights.pt")
 
 
 def test_of_several_sets_of_weights_it_says_which(folder, caplog):
