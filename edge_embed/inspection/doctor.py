@@ -5,6 +5,7 @@ by our kernel; the result is compared with the numpy form bit by bit.
 """
 
 import ctypes
+import os
 import platform
 import re
 from collections.abc import Callable
@@ -27,6 +28,7 @@ _KERNELS = tuple(
     for use, types in (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)))
     for ids in types
 )
+_FORCED = "EDGE_EMBED_FORCE_ISA"
 # What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
 _CPU_FEATURES = (
     "sse4_2 avx avx2 f16c fma avx512f avx512bw avx512vbmi avx512_vnni avx_vnni amx_int8 "
@@ -51,6 +53,8 @@ class LibraryInfo:
         version: As it says itself.
         bytes: Size of the file.
         kernels: Functions of its C interface that can be called.
+        isa: Instruction set whose kernels run here, chosen by the processor or by EDGE_EMBED_FORCE_ISA.
+        isas: All that it has kernels for, best first, and whether the processor has them.
         runs: Whether ONNX Runtime registered it and its kernel gave the right rows.
     """
 
@@ -58,6 +62,8 @@ class LibraryInfo:
     version: str
     bytes: int
     kernels: list[str]
+    isa: str
+    isas: dict[str, bool]
     runs: bool
 
 
@@ -168,12 +174,23 @@ def _library(problems: list[Problem]) -> LibraryInfo:
     path = get_library_path()
     loaded = ctypes.CDLL(str(path))
     kernels = [name for name in _KERNELS if hasattr(loaded, name)]
-    loaded.ee_version.restype = ctypes.c_char_p
+    for function in (loaded.ee_version, loaded.ee_isa, loaded.ee_isa_name):
+        function.restype = ctypes.c_char_p
+    isas, forced = _isas(loaded), os.environ.get(_FORCED)
     failure = _attempt(lambda: _probe(path), problems)
     if failure:
-        problems.append(Problem(failure, "install edge-embed and onnxruntime again (`make install` in a checkout)"))
-    version = bytes(loaded.ee_version()).decode("utf-8", "replace")
-    return LibraryInfo(str(path), version, path.stat().st_size, kernels, failure == "")
+        again = "install edge-embed and onnxruntime again (`make install` in a checkout)"
+        refused = forced and not isas.get(forced)
+        problems.append(Problem(failure, f"set it to one of them, or unset {_FORCED}" if refused else again))
+    version, isa = (bytes(text).decode("utf-8", "replace") for text in (loaded.ee_version(), loaded.ee_isa()))
+    return LibraryInfo(str(path), version, path.stat().st_size, kernels, isa, isas, failure == "")
+
+
+def _isas(library: ctypes.CDLL) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    while name := library.ee_isa_name(len(found)):
+        found[name.decode()] = bool(library.ee_isa_runs(len(found)))
+    return found
 
 
 def _probe(library: Path) -> str:

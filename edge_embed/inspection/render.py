@@ -75,6 +75,8 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
         _line(console, f"operator library: {library.path}")
         _line(console, f"  version {library.version}, {_size(library.bytes)}, {state}")
         _line(console, f"  kernels: {', '.join(library.kernels)}")
+        others = ", ".join(name if runs else f"{name} (not on this processor)" for name, runs in library.isas.items())
+        _line(console, f"  instruction set: {library.isa}, of {others}")
     else:
         _line(console, "operator library: none that fits")
     _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")

@@ -1,15 +1,13 @@
 #include "c_api/edge_embed.h"
 
-#include "kernels/ant/ant.h"
-#include "kernels/dpq/dpq.h"
-#include "kernels/tt/tt.h"
+#include "kernels/variant.h"
 
 namespace {
 
 using edge_embed::Bags;
+using edge_embed::ChosenKernels;
 using edge_embed::Ids;
 using edge_embed::Output;
-using edge_embed::ScratchDoubles;
 using edge_embed::Size;
 
 namespace ant = edge_embed::ant;
@@ -76,6 +74,8 @@ tt::Table ToTable(const ee_tt_table& c) {
   return table;
 }
 
+bool HasVariant(int32_t index) { return index >= 0 && static_cast<size_t>(index) < edge_embed::kNumVariants; }
+
 ee_type IdType(const int32_t*) { return EE_INT32; }
 ee_type IdType(const int64_t*) { return EE_INT64; }
 
@@ -85,27 +85,35 @@ struct Buffer {
   size_t bytes;
 };
 
+// What any use of the table needs: one number for the caller.
+template <class Table>
+ee_status ScratchOf(const Table& table, size_t* bytes) {
+  const auto& kernels = ChosenKernels(table);
+  const Size doubles =
+      Max(Max(kernels.gather.scratch(table), kernels.bag.scratch(table)), kernels.logits.scratch(table));
+  uint64_t all;
+  if (!(doubles * sizeof(double)).Get(&all)) return EE_SIZE_OVERFLOW;
+  *bytes = static_cast<size_t>(all);
+  return EE_OK;
+}
+
 template <class CTable>
 ee_status ScratchBytes(const CTable* c_table, size_t* bytes) {
   if (c_table == nullptr || bytes == nullptr) return EE_NULL_POINTER;
   const auto table = ToTable(*c_table);
   const ee_status valid = Validate(table);
-  if (valid != EE_OK) return valid;
-  uint64_t all;
-  if (!(ScratchDoubles(table) * sizeof(double)).Get(&all)) return EE_SIZE_OVERFLOW;
-  *bytes = static_cast<size_t>(all);
-  return EE_OK;
+  return valid == EE_OK ? ScratchOf(table, bytes) : valid;
 }
 
 // EE_OK where rows of the output and the scratch fit.
 template <class Table>
 ee_status CheckBuffers(const Table& table, Size rows, Size columns, const Buffer& output,
                        const Buffer& scratch) {
-  size_t needed;
+  size_t needed, scratch_bytes;
   if (!edge_embed::OutputBytes(rows, columns, EE_FLOAT32, &needed)) return EE_SIZE_OVERFLOW;
   if (output.bytes < needed) return EE_SHORT_OUTPUT;
-  uint64_t scratch_bytes;
-  if (!(ScratchDoubles(table) * sizeof(double)).Get(&scratch_bytes)) return EE_SIZE_OVERFLOW;
+  const ee_status sized = ScratchOf(table, &scratch_bytes);
+  if (sized != EE_OK) return sized;
   if (scratch.bytes < scratch_bytes) return EE_SHORT_SCRATCH;
   return scratch.data == nullptr ? EE_NULL_POINTER : EE_OK;
 }
@@ -136,9 +144,9 @@ ee_status Gather(const CTable* c_table, const Id* ids, int64_t num_ids, const Bu
   if (fits != EE_OK) return fits;
 
   size_t bad = 0;
-  const ee_status status =
-      edge_embed::GatherReference(table, Ids{ids, IdType(ids), count}, 0, count,
-                                  Output{rows.data, EE_FLOAT32}, static_cast<double*>(scratch.data), &bad);
+  const ee_status status = ChosenKernels(table).gather.run(table, Ids{ids, IdType(ids), count}, 0, count,
+                                                           Output{rows.data, EE_FLOAT32},
+                                                           static_cast<double*>(scratch.data), &bad);
   return Report(status, bad, bad_position);
 }
 
@@ -176,8 +184,8 @@ ee_status Bag(const CTable* c_table, const Id* ids, int64_t num_ids, const ee_ba
   if (fits != EE_OK) return fits;
 
   const ee_status status =
-      edge_embed::BagReference(table, Ids{ids, IdType(ids), count}, bags, 0, bag_count,
-                               Output{out.data, EE_FLOAT32}, static_cast<double*>(scratch.data), &bad);
+      ChosenKernels(table).bag.run(table, Ids{ids, IdType(ids), count}, bags, 0, bag_count,
+                                   Output{out.data, EE_FLOAT32}, static_cast<double*>(scratch.data), &bad);
   return Report(status, bad, bad_position);
 }
 
@@ -198,14 +206,24 @@ ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, cons
 
   size_t bad = 0;
   const ee_status status =
-      edge_embed::LogitsReference(table, hidden, count, 0, rows, Output{logits.data, EE_FLOAT32},
-                                  static_cast<double*>(scratch.data), &bad);
+      ChosenKernels(table).logits.run(table, hidden, count, 0, rows, Output{logits.data, EE_FLOAT32},
+                                      static_cast<double*>(scratch.data), &bad);
   return Report(status, bad, bad_row);
 }
 
 }  // namespace
 
 const char* ee_version(void) { return EDGE_EMBED_VERSION; }
+
+const char* ee_isa(void) { return edge_embed::ChosenVariant().name; }
+
+const char* ee_isa_name(int32_t index) {
+  return HasVariant(index) ? edge_embed::kVariants[index]->name : nullptr;
+}
+
+int32_t ee_isa_runs(int32_t index) {
+  return HasVariant(index) && edge_embed::kVariants[index]->runs_here() ? 1 : 0;
+}
 
 const char* ee_status_message(int32_t status) { return edge_embed::StatusMessage(status); }
 

@@ -24,6 +24,16 @@ extern "C" {
 /* The package version, such as "0.1.0". */
 EE_API const char* ee_version(void);
 
+/* The instruction set whose kernels run here, such as "avx2": the best that the processor has, or the one
+ * that the environment variable EDGE_EMBED_FORCE_ISA names. Found out once; not read where there is no libc.
+ */
+EE_API const char* ee_isa(void);
+
+/* Those that this library has kernels for, best first; null from the last one on. Whether the processor has
+ * it. */
+EE_API const char* ee_isa_name(int32_t index);
+EE_API int32_t ee_isa_runs(int32_t index);
+
 /* One English sentence for an ee_status; never null, also for an unknown value. */
 EE_API const char* ee_status_message(int32_t status);
 

@@ -1,7 +1,21 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/use.cc kernels/vector.cc)
+set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/use.cc kernels/variant.cc
+    kernels/vector.cc)
+# Each of the variants compiles all fast kernels for one instruction set.
+set(EDGE_EMBED_VARIANTS portable)
+set(EDGE_EMBED_FLAGS_portable "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND EDGE_EMBED_VARIANTS avx2 avx512)
+  set(EDGE_EMBED_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
+  set(EDGE_EMBED_FLAGS_avx512 ${EDGE_EMBED_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
+                              -mprefer-vector-width=512)
+endif()
+list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/cpu.cc)
+foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
+  list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/${variant}.cc)
+endforeach()
 set(EDGE_EMBED_C_API_SOURCES c_api/edge_embed.cc)
 set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/register.cc ort/result.cc)
 foreach(method IN ITEMS ant dpq tt)
@@ -13,8 +27,13 @@ foreach(list IN ITEMS KERNEL C_API ORT)
 endforeach()
 set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/memory.cc")
 
-# Warnings and sanitizers: for the library and the tests alike.
+# Warnings, sanitizers and instruction sets: for the library and the tests alike.
 function(edge_embed_compile_options target)
+  foreach(variant IN LISTS EDGE_EMBED_VARIANTS)  # a multiplication and an addition may become one instruction
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
+                                "-ffp-contract=fast;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
+  endforeach()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
                                            -Wcast-qual -Wundef)
   target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}")
@@ -28,8 +47,7 @@ endfunction()
 
 function(edge_embed_freestanding_options target)
   target_sources(${target} PRIVATE "${EDGE_EMBED_FREESTANDING_SOURCE}")
-  target_compile_options(${target} PRIVATE -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables
-                                           -fno-unwind-tables)
+  target_compile_options(${target} PRIVATE -ffreestanding -fno-stack-protector)
   # Else the compiler turns the loop inside memset into a call of memset.
   check_cxx_compiler_flag(-fno-tree-loop-distribute-patterns EDGE_EMBED_HAS_NO_LOOP_PATTERNS)
   if(EDGE_EMBED_HAS_NO_LOOP_PATTERNS)
@@ -51,7 +69,8 @@ function(edge_embed_add_ops_library target freestanding)
   # SYSTEM: the header of another project is not ours to keep free of warnings.
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -fno-threadsafe-statics
-                                           -ffunction-sections -fdata-sections)
+                                           -ffunction-sections -fdata-sections
+                                           -fno-asynchronous-unwind-tables -fno-unwind-tables)
   if(freestanding)
     edge_embed_freestanding_options(${target})
   endif()

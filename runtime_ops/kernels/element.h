@@ -33,15 +33,16 @@ inline size_t SizeOf(ee_type type) {
   return 0;
 }
 
+// Always inlined, like everything in a header that code for one instruction set calls (kernels/isa/).
 template <typename T>
-T Load(const void* array, size_t index) {
+__attribute__((always_inline)) inline T Load(const void* array, size_t index) {
   T value;
   __builtin_memcpy(&value, static_cast<const unsigned char*>(array) + index * sizeof(T), sizeof(T));
   return value;
 }
 
 template <typename T>
-void Store(T value, void* array, size_t index) {
+__attribute__((always_inline)) inline void Store(T value, void* array, size_t index) {
   __builtin_memcpy(static_cast<unsigned char*>(array) + index * sizeof(T), &value, sizeof(T));
 }
 

@@ -12,6 +12,11 @@
 namespace edge_embed {
 
 template <class Table>
+Size ScratchDoubles(const Table& table) {
+  return Size(Columns(table)) * 2 + RowScratch(table);
+}
+
+template <class Table>
 ee_status ReadCheckedRow(const Table& table, int64_t id, double* row, double* scratch) {
   if (id < 0 || id >= table.num_embeddings) return EE_ID_OUT_OF_RANGE;
   if (id != table.padding_idx) return ReadRow(table, static_cast<size_t>(id), row, scratch);

@@ -33,6 +33,12 @@ struct Output {
   ee_type type;  // float32 or float16
 };
 
+// Multiplications of logits for one state: those that a call does before its first row, and those of a row.
+struct LogitsWork {
+  uint64_t call;
+  uint64_t row;
+};
+
 enum class BagMode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
 
 struct Bags {
@@ -67,11 +73,9 @@ template <class Table>
 ee_status LogitsReference(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
                           const Output& logits, double* scratch, size_t* bad_position);
 
-// A row, a sum of rows, and what the method needs to make a row.
+// What any of them needs: a row, a sum of rows, and what the method needs to make a row.
 template <class Table>
-Size ScratchDoubles(const Table& table) {
-  return Size(Columns(table)) * 2 + RowScratch(table);
-}
+Size ScratchDoubles(const Table& table);
 
 // Bytes of count rows of an output; false where that is more than any object can have.
 inline bool OutputBytes(Size count, Size columns, ee_type type, size_t* bytes) {

@@ -2,8 +2,6 @@
 //   row_offsets int32 [n+1], anchor_ids uint8 | uint16 | uint32 [nnz], weights float32 | float16 | int8
 //   [nnz], weight_scale float32 [1], anchors float32 | float16 [A, d]
 // with the attributes format_version and padding_idx (-1: none).
-#include "kernels/ant/ant.h"
-
 #include "ort/bag.h"
 #include "ort/logits.h"
 #include "ort/methods.h"

@@ -55,15 +55,16 @@ struct Bag {
     if (OrtStatus* status = MakeOutput(node, context, dims, 2, type, &out)) return status;
     if (bags.count == 0) return nullptr;
 
+    const auto& kernel = ChosenKernels(table).bag;
     FirstError error;
     const auto work = [&](size_t begin, size_t end, double* scratch) {
       size_t bad = 0;
-      const ee_status status = BagReference(table, ids, bags, begin, end, out, scratch, &bad);
+      const ee_status status = kernel.run(table, ids, bags, begin, end, out, scratch, &bad);
       if (status != EE_OK) error.Note(status, bad);
     };
     const Size bag_work = Size(RowWork(table)) * (ids.count / bags.count + 1);
     if (OrtStatus* status =
-            ForRows(node, context, bags.count, bag_work.saturated(), ScratchDoubles(table), work)) {
+            ForRows(node, context, bags.count, bag_work.saturated(), 0, kernel.scratch(table), work)) {
       return status;
     }
     return error.none() ? nullptr : FailRow(node, error, ids.At(error.position()), "of ids", table);

@@ -2,8 +2,6 @@
 //   codes uint8 [n, row_bytes], values float32 | float16 [num_groups or 1, num_codes, s]
 // with the attributes format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
 // num_groups*s.
-#include "kernels/dpq/dpq.h"
-
 #include "ort/bag.h"
 #include "ort/logits.h"
 #include "ort/methods.h"

@@ -45,15 +45,18 @@ struct Logits {
     if (OrtStatus* status = MakeOutput(node, context, dims, hidden.tensor.rank, type, &logits)) return status;
     if (hidden.batch == 0) return nullptr;
 
+    const auto& kernel = ChosenKernels(table).logits;
     FirstError error;
     const auto work = [&](size_t begin, size_t end, double* scratch) {
       size_t bad = 0;
       const ee_status status =
-          LogitsReference(table, hidden.data, hidden.batch, begin, end, logits, scratch, &bad);
+          kernel.run(table, hidden.data, hidden.batch, begin, end, logits, scratch, &bad);
       if (status != EE_OK) error.Note(status, bad);
     };
-    const Size row_work = Size(RowWork(table)) + Size(hidden.batch) * columns;
-    if (OrtStatus* status = ForRows(node, context, rows, row_work.saturated(), ScratchDoubles(table), work)) {
+    const LogitsWork head = HeadWork(table);
+    const Size row_work = Size(hidden.batch) * head.row, call_work = Size(hidden.batch) * head.call;
+    if (OrtStatus* status =
+            ForRows(node, context, rows, row_work.saturated(), call_work, kernel.scratch(table), work)) {
       return status;
     }
     return error.none() ? nullptr

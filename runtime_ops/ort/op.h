@@ -20,6 +20,7 @@
 #ifndef EDGE_EMBED_ORT_OP_H_
 #define EDGE_EMBED_ORT_OP_H_
 
+#include "kernels/variant.h"
 #include "ort/node.h"
 
 namespace edge_embed::ort {
@@ -97,8 +98,22 @@ OrtStatus* CheckInputs(const OrtKernelInfo* info, Kernel<Method, Use>* kernel) {
   return nullptr;
 }
 
+// Who forces kernels wants to measure or test them, and no others in their place.
+inline OrtStatus* CheckVariant(const Node& node) {
+  const char* refused = RefusedVariant();
+  if (refused == nullptr) return nullptr;
+  Message message = Begin(node);
+  message << "EDGE_EMBED_FORCE_ISA is " << refused
+          << ", expected one that this library has and the processor runs:";
+  for (size_t i = 0; i < kNumVariants; ++i) {
+    if (kVariants[i]->runs_here()) message << " " << kVariants[i]->name;
+  }
+  return Fail(node, message);
+}
+
 template <class Method, class Use>
 OrtStatus* FillKernel(const OrtKernelInfo* info, Kernel<Method, Use>* kernel) {
+  if (OrtStatus* status = CheckVariant(kernel->node)) return status;
   if (OrtStatus* status = CheckFormatVersion(kernel->node, info)) return status;
   if (OrtStatus* status = Method::ReadAttributes(kernel->node, info, &kernel->table_attributes))
     return status;

@@ -28,13 +28,15 @@ struct Rows {
     if (OrtStatus* status = MakeRows(node, context, tensor, Columns(table), type, &rows)) return status;
     if (ids.count == 0) return nullptr;
 
+    const auto& kernel = ChosenKernels(table).gather;
     FirstError error;
     const auto work = [&](size_t begin, size_t end, double* scratch) {
       size_t bad = 0;
-      const ee_status status = GatherReference(table, ids, begin, end, rows, scratch, &bad);
+      const ee_status status = kernel.run(table, ids, begin, end, rows, scratch, &bad);
       if (status != EE_OK) error.Note(status, bad);
     };
-    if (OrtStatus* status = ForRows(node, context, ids.count, RowWork(table), ScratchDoubles(table), work)) {
+    if (OrtStatus* status =
+            ForRows(node, context, ids.count, RowWork(table), 0, kernel.scratch(table), work)) {
       return status;
     }
     return error.none() ? nullptr

@@ -1,8 +1,6 @@
 // The ONNX operators of TT and TR, version 1. The table is
 //   core_0 .. core_{N-1}, N = 2 .. 6, each [I_k, R_{k-1}, J_k, R_k], all float32 or all float16
 // with the attributes format_version, num_embeddings and padding_idx (-1: none); d = J_1 * ... * J_N.
-#include "kernels/tt/tt.h"
-
 #include "ort/bag.h"
 #include "ort/logits.h"
 #include "ort/methods.h"

@@ -38,6 +38,7 @@ class AntCase {
         anchors_(Normal(shape.anchors * shape.columns), shape.anchor_type),
         transform_(Transform()),
         weights_(Stored(), shape.weight_type),
+        stored_before_(StoredBefore()),
         row_offset_buffer_(Encoded(row_offsets_, EE_INT32).bytes(), shape.misalign),
         anchor_id_buffer_(Encoded(anchor_ids_, shape.anchor_id_type).bytes(), shape.misalign),
         weight_buffer_(weights_.bytes(), shape.misalign),
@@ -74,12 +75,11 @@ class AntCase {
   std::vector<double> Row(int64_t id, bool absolute = false) const {
     std::vector<double> row(columns());
     if (id == shape_.padding_idx) return row;
-    size_t stored = 0;
-    for (size_t cell = 0; cell < transform_.size(); ++cell) {
-      if (transform_[cell] == 0) continue;
+    const size_t anchors = static_cast<size_t>(shape_.anchors), first = static_cast<size_t>(id) * anchors;
+    size_t stored = stored_before_[static_cast<size_t>(id)];
+    for (size_t anchor = 0; anchor < anchors; ++anchor) {
+      if (transform_[first + anchor] == 0) continue;
       const double weight = static_cast<double>(Scale()) * weights_.values()[stored++];
-      const size_t anchors = static_cast<size_t>(shape_.anchors), anchor = cell % anchors;
-      if (cell / anchors != static_cast<size_t>(id)) continue;
       for (size_t c = 0; c < columns(); ++c) {
         const double term = weight * anchors_.values()[anchor * columns() + c];
         row[c] += absolute ? std::fabs(term) : term;
@@ -90,6 +90,8 @@ class AntCase {
 
   Placed& row_offset_buffer() { return row_offset_buffer_; }
   Placed& anchor_id_buffer() { return anchor_id_buffer_; }
+  Placed& weight_buffer() { return weight_buffer_; }
+  Placed& anchor_buffer() { return anchor_buffer_; }
   const std::vector<double>& row_offsets() const { return row_offsets_; }
 
  private:
@@ -131,12 +133,24 @@ class AntCase {
     return weights;
   }
 
+  // For each row the number of weights before its own, counted in the transform.
+  std::vector<size_t> StoredBefore() const {
+    std::vector<size_t> before;
+    size_t stored = 0;
+    for (size_t cell = 0; cell < transform_.size(); ++cell) {
+      if (cell % static_cast<size_t>(shape_.anchors) == 0) before.push_back(stored);
+      if (transform_[cell] != 0) ++stored;
+    }
+    return before;
+  }
+
   AntShape shape_;
   std::mt19937 random_;
   std::vector<double> row_offsets_, anchor_ids_;
   Encoded anchors_;
   std::vector<double> transform_;
   Encoded weights_;
+  std::vector<size_t> stored_before_;
   Placed row_offset_buffer_, anchor_id_buffer_, weight_buffer_, anchor_buffer_;
 };
 

@@ -1,4 +1,4 @@
-// The reference kernels of ANT against the definition, for every mixture of types; and damaged tables, which
+// The kernels of ANT against the definition, for every mixture of types; and damaged tables, which
 // give a status and never an access outside the buffers. Every buffer ends at a page that no one may touch.
 #include "tests/ant_case.h"
 #include "tests/use_checks.h"
@@ -49,6 +49,199 @@ void TestATableWithoutWeights() {
   CHECK(ant::Validate(table) == EE_OK);
 }
 
+// Sizes around those of vectors, tiles of columns and blocks of rows.
+void TestBlocksOfRows() {
+  for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+    for (const int64_t columns : {15, 16, 17, 47, 255, 256, 257, 271, 272, 273, 529}) {
+      CheckAllRows(AntCase({4, 12, columns, EE_UINT8, EE_FLOAT32, type}));
+    }
+    for (const int64_t rows : {63, 64, 65, 128, 129, 200}) {
+      CheckAllRows(AntCase({rows, 16, 35, EE_UINT8, EE_INT8, type, 3}));
+      CheckAllRows(AntCase({rows, 40, 5, EE_UINT16, EE_FLOAT16, type, 3, 0.9}));
+    }
+  }
+}
+
+// Every number of weights up to 40: of a piece, of two, and of more.
+void TestRowsOfAnyLength() {
+  for (int64_t anchors = 1; anchors <= 40; ++anchors) {
+    const AntCase made({3, anchors, 33, EE_UINT8, EE_FLOAT16, EE_FLOAT32, kNoPadding, 1.0});
+    CheckAllRows(made);
+    CheckBag(made, SomeBags(3, true), BagMode::kSum, EE_FLOAT32);
+    CheckLogits(made, 2, EE_FLOAT32);
+  }
+}
+
+// Rows of more weights than are decoded at a time, between shorter ones.
+void TestLongRows() {
+  for (const double density : {1.0, 0.3}) {
+    for (const int64_t anchors : {511, 512, 513, 1300}) {
+      const AntCase made({9, anchors, 19, EE_UINT16, EE_INT8, EE_FLOAT32, 4, density});
+      CheckAllRows(made);
+      CheckBag(made, SomeBags(9, true), BagMode::kSum, EE_FLOAT32);
+      CheckBag(made, SomeBags(9, false), BagMode::kMax, EE_FLOAT32);
+      for (const size_t batch : std::vector<size_t>{1, 3, 40}) CheckLogits(made, batch, EE_FLOAT32);
+    }
+  }
+}
+
+// A large term, then small ones that would each be rounded up if they were added to it one by one.
+void CheckRoundings(size_t anchors, float small) {
+  constexpr size_t kColumns = 20;
+  AntCase made(
+      {1, static_cast<int64_t>(anchors), kColumns, EE_UINT16, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
+  const float one = 1.0F;
+  for (size_t t = 0; t < anchors; ++t) {
+    std::memcpy(made.weight_buffer().mutable_data() + 4 * t, &one, sizeof(one));
+    for (size_t c = 0; c < kColumns; ++c) {
+      std::memcpy(made.anchor_buffer().mutable_data() + 4 * (t * kColumns + c), t == 0 ? &one : &small, 4);
+    }
+  }
+  const double exact = 1 + static_cast<double>(small) * static_cast<double>(anchors - 1);
+  const ant::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  const Kernels<ant::Table>& kernels = TestedKernels(table);
+  const std::vector<int64_t> ids = {0}, offsets = {0, 1};
+  const Bags bags{offsets.data(), 1, nullptr, EE_FLOAT32, BagMode::kSum};
+  std::vector<float> hidden(kColumns), sums(3 * kColumns);
+  hidden[0] = 1;
+  const auto out = [&](size_t use) { return Output{sums.data() + use * kColumns, EE_FLOAT32}; };
+  size_t bad = 0;
+  CHECK(kernels.gather.run(table, ToIds(ids), 0, 1, out(0), Doubles(scratch), &bad) == EE_OK);
+  CHECK(kernels.bag.run(table, ToIds(ids), bags, 0, 1, out(1), Doubles(scratch), &bad) == EE_OK);
+  CHECK(kernels.logits.run(table, hidden.data(), 1, 0, 1, out(2), Doubles(scratch), &bad) == EE_OK);
+  for (size_t c = 0; c <= 2 * kColumns; ++c) {
+    CHECK(Rounded(static_cast<double>(sums[c]), exact, exact, EE_FLOAT32));
+  }
+}
+
+void TestSumsWhoseRoundingsAllGoOneWay() {
+  for (const size_t anchors : std::vector<size_t>{2, 4, 8, 9, 12, 16, 17, 32, 64, 256, 600}) {
+    CheckRoundings(anchors, std::ldexp(1.01F, -24));
+    CheckRoundings(anchors, std::ldexp(1.01F, -27));  // eight of them are as much
+  }
+}
+
+// Bags of many ids, with more terms than there are anchors, and with fewer.
+void TestLongBags() {
+  for (const int64_t anchors : {6, 700}) {
+    for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+      const AntCase made(
+          {90, anchors, 18, EE_UINT16, EE_FLOAT32, type, 5, 4.0 / static_cast<double>(anchors)});
+      BagCase bags;
+      for (int64_t i = 0; i < 400; ++i) bags.ids.push_back(i * 7 % 90);
+      bags.offsets = {0, 1, 65, 65, 130, 392, 400};
+      for (const BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax})
+        CheckBag(made, bags, mode, type);
+      for (int64_t i = 0; i < 400; ++i) bags.weights.push_back(static_cast<double>(i % 13) / 4 - 1.5);
+      CheckBag(made, bags, BagMode::kSum, type);
+      bags = {{5, 5, 5, 2}, {0, 3, 4}, {}};
+      for (const BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax})
+        CheckBag(made, bags, mode, type);
+    }
+  }
+}
+
+// An anchor that a bag has no weight for may hold anything.
+void TestABagIgnoresAnchorsThatItHasNoWeightFor() {
+  AntCase made({3, 4, 20, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
+  for (size_t t = 0; t < made.anchor_id_buffer().size(); ++t) {
+    made.anchor_id_buffer().mutable_data()[t] = static_cast<unsigned char>(t % 3);
+  }
+  std::memset(made.anchor_buffer().mutable_data() + size_t{3} * 20 * 4, 0xFF, size_t{20} * 4);
+  const ant::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  const std::vector<int64_t> ids(100, 0), offsets = {0, 2, 100};
+  const Bags bags{offsets.data(), 2, nullptr, EE_FLOAT32, BagMode::kSum};
+  std::vector<float> out(40);
+  size_t bad = 0;
+  CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 0, 2, Output{out.data(), EE_FLOAT32},
+                                     Doubles(scratch), &bad) == EE_OK);
+  for (const float number : out) CHECK(std::isfinite(number));
+}
+
+// Enough rows that products with the anchors pay, and too few.
+void TestLogits() {
+  for (const size_t batch : std::vector<size_t>{1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 67}) {
+    for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+      CheckLogits(AntCase({131, 10, 17, EE_UINT8, EE_INT8, EE_FLOAT16, 70}), batch, type);
+      CheckLogits(AntCase({70, 40, 33, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 0.9}), batch, type);
+      CheckLogits(AntCase({5, 40, 65, EE_UINT8, EE_FLOAT16, EE_FLOAT32, kNoPadding, 0.2}), batch, type);
+    }
+  }
+  // So many anchors that fewer states fit the table of products, or none.
+  const auto check = [](int64_t rows, int64_t anchors, int64_t columns, size_t batch) {
+    const AntCase made({rows, anchors, columns, EE_UINT32, EE_FLOAT32, EE_FLOAT32, kNoPadding, 0.9});
+    CheckLogits(made, batch, EE_FLOAT32);
+  };
+  for (const int64_t anchors : {2048, 2049}) check(160, anchors, 70, 35);
+  for (const int64_t anchors : {4097, 8193, 16385}) check(24, anchors, 10, 5);
+  for (const int64_t anchors : {65536, 66000}) check(12, anchors, 5, 2);
+}
+
+// All rows before the first damaged one are written, and none from there on.
+template <typename Damage>
+void CheckDamage(const AntShape& shape, size_t bad_row, ee_status expected, Damage damage) {
+  AntCase made(shape);
+  damage(made);
+  const ant::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  const size_t rows = static_cast<size_t>(made.rows()), columns = made.columns(), batch = 35;
+  std::vector<int64_t> ids(rows);
+  for (size_t i = 0; i < rows; ++i) ids[i] = static_cast<int64_t>(i);
+  std::vector<float> gathered(rows * columns, -7.0F), logits(batch * rows, -7.0F);
+  const std::vector<float> hidden(batch * columns, 1.0F);
+  size_t bad = 0;
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, rows, Output{gathered.data(), EE_FLOAT32},
+                                        Doubles(scratch), &bad) == expected);
+  CHECK(bad == bad_row);
+  bad = 0;
+  CHECK(TestedKernels(table).logits.run(table, hidden.data(), batch, 0, rows,
+                                        Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
+                                        &bad) == expected);
+  CHECK(bad == bad_row);
+  for (size_t k = 0; k < gathered.size(); ++k) CHECK((gathered[k] == -7.0F) == (k >= bad_row * columns));
+  for (size_t k = 0; k < logits.size(); ++k) CHECK((logits[k] == -7.0F) == (k % rows >= bad_row));
+
+  const std::vector<int64_t> offsets = {0, static_cast<int64_t>(bad_row / 2), static_cast<int64_t>(rows)};
+  const Bags bags{offsets.data(), 2, nullptr, EE_FLOAT32, BagMode::kSum};
+  std::vector<float> bagged(2 * columns, -7.0F);
+  CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 0, 2, Output{bagged.data(), EE_FLOAT32},
+                                     Doubles(scratch), &bad) == expected);
+  CHECK(bad == bad_row);
+  for (size_t k = 0; k < bagged.size(); ++k) CHECK((bagged[k] == -7.0F) == (k >= columns));
+}
+
+void TestTheFirstDamagedRowIsNamed() {
+  const AntShape shape{150, 9, 17, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0};
+  const auto set_anchor = [](AntCase& made, size_t row, int offset) {
+    const size_t entry = static_cast<size_t>(static_cast<int64_t>(made.row_offsets()[row]) + offset);
+    made.anchor_id_buffer().mutable_data()[entry] = 9;
+  };
+  const auto set_offset = [](AntCase& made, size_t index, int32_t offset) {
+    std::memcpy(made.row_offset_buffer().mutable_data() + 4 * index, &offset, sizeof(offset));
+  };
+  for (const size_t row : std::vector<size_t>{2, 55, 56, 57, 63, 64, 65, 111, 112, 149}) {
+    for (const int offset : {0, 4, 8}) {  // in another row of the same block there is damage of another kind
+      CheckDamage(shape, row, EE_BAD_ANCHOR_ID, [&](AntCase& made) {
+        set_anchor(made, row, offset);
+        if (row < 149) set_offset(made, row + 2, -1);
+      });
+    }
+    CheckDamage(shape, row, EE_BAD_ROW_OFFSETS, [&](AntCase& made) {
+      set_offset(made, row + 1, 100000);
+      if (row < 149) set_anchor(made, row + 1, 3);
+    });
+  }
+  const AntShape long_rows{5, 1100, 17, EE_UINT16, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0};
+  for (const size_t offset : std::vector<size_t>{5, 511, 512, 1024, 1099}) {
+    CheckDamage(long_rows, 3, EE_BAD_ANCHOR_ID, [&](AntCase& made) {
+      const size_t entry = static_cast<size_t>(made.row_offsets()[3]) + offset;
+      made.anchor_id_buffer().mutable_data()[2 * entry + 1] = 0xFF;
+    });
+  }
+}
+
 // Both uses of row `id` give the status and the position of its id.
 void CheckRow(const AntCase& made, int64_t id, ee_status expected) {
   const ant::Table table = made.table();
@@ -59,15 +252,15 @@ void CheckRow(const AntCase& made, int64_t id, ee_status expected) {
   std::vector<float> out(ids.size() * made.columns());
   const std::vector<float> hidden(made.columns());
   size_t bad = 77;
-  CHECK(GatherReference(table, ToIds(ids), 0, 3, Output{out.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
-        expected);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 3, Output{out.data(), EE_FLOAT32},
+                                        Doubles(scratch), &bad) == expected);
   CHECK(bad == (expected == EE_OK ? 77 : 2));
-  CHECK(BagReference(table, ToIds(ids), bags, 0, 1, Output{out.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
-        expected);
+  CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 0, 1, Output{out.data(), EE_FLOAT32},
+                                     Doubles(scratch), &bad) == expected);
   bad = 77;
   const size_t row = static_cast<size_t>(id);
-  CHECK(LogitsReference(table, hidden.data(), 1, row, row + 1, Output{out.data(), EE_FLOAT32},
-                        Doubles(scratch), &bad) == expected);
+  CHECK(TestedKernels(table).logits.run(table, hidden.data(), 1, row, row + 1, Output{out.data(), EE_FLOAT32},
+                                        Doubles(scratch), &bad) == expected);
   CHECK(bad == (expected == EE_OK ? 77 : row));
 }
 
@@ -163,16 +356,26 @@ void TestSizesThatOverflow() {
 
 int main() {
   using namespace edge_embed::testing;
-  TestEveryMixtureOfTypes();
-  TestSizes();
-  TestAnyAlignment();
-  TestUses();
-  TestATableWithoutWeights();
-  TestDamagedRowOffsets();
-  TestADamagedAnchorId();
-  TestARowLongerThanThereAreAnchors();
-  TestWrongFields();
-  TestShortBuffers();
-  TestSizesThatOverflow();
+  ForEachVariant([] {
+    TestEveryMixtureOfTypes();
+    TestSizes();
+    TestAnyAlignment();
+    TestUses();
+    TestBlocksOfRows();
+    TestRowsOfAnyLength();
+    TestLongRows();
+    TestSumsWhoseRoundingsAllGoOneWay();
+    TestLongBags();
+    TestABagIgnoresAnchorsThatItHasNoWeightFor();
+    TestLogits();
+    TestATableWithoutWeights();
+    TestDamagedRowOffsets();
+    TestADamagedAnchorId();
+    TestARowLongerThanThereAreAnchors();
+    TestTheFirstDamagedRowIsNamed();
+    TestWrongFields();
+    TestShortBuffers();
+    TestSizesThatOverflow();
+  });
   return 0;
 }

@@ -326,6 +326,13 @@ void TestTexts() {
   CHECK(ee_version() == std::string(EDGE_EMBED_VERSION));
   CHECK(ee_status_message(EE_SHORT_CODES) != std::string(ee_status_message(EE_OK)));
   CHECK(ee_status_message(-5) != nullptr);
+  CHECK(ee_isa_name(-1) == nullptr && ee_isa_runs(-1) == 0);
+  int32_t count = 0, chosen = -1;
+  for (; ee_isa_name(count) != nullptr; ++count) {
+    if (ee_isa() == std::string(ee_isa_name(count))) chosen = count;
+  }
+  CHECK(ee_isa_name(count - 1) == std::string("reference") && ee_isa_runs(count - 1) == 1);
+  CHECK(ee_isa_runs(chosen) == 1 && ee_isa_runs(count) == 0);
 }
 
 // ctypes callers declare this layout by hand.

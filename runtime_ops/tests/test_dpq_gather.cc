@@ -18,7 +18,8 @@ void CheckBits(const DpqCase& dpq_case, const std::vector<Id>& ids) {
   const GuardedBuffer output(ids.size() * dpq_case.dim() * sizeof(float));
   float* rows = reinterpret_cast<float*>(output.data());
   size_t bad = 12345;
-  CHECK(GatherReference(table, ToIds(ids), 0, ids.size(), Output{rows, EE_FLOAT32}, nullptr, &bad) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows, EE_FLOAT32}, nullptr,
+                                        &bad) == EE_OK);
   CHECK(bad == 12345);
   for (size_t i = 0; i < ids.size(); ++i) {
     CHECK(SameBits(rows + i * dpq_case.dim(), dpq_case.ExpectedRow(ids[i])));
@@ -82,7 +83,8 @@ void TestPartOfTheRows() {
   const std::vector<int64_t> ids = {5, 4, 3, 2, 1, 0};
   std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
   size_t bad = 0;
-  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 2, 4, Output{rows.data(), EE_FLOAT32}, nullptr, &bad) ==
+  CHECK(TestedKernels(dpq_case.table())
+            .gather.run(dpq_case.table(), ToIds(ids), 2, 4, Output{rows.data(), EE_FLOAT32}, nullptr, &bad) ==
         EE_OK);
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::vector<float> untouched(dpq_case.dim(), -7.0F);
@@ -99,7 +101,8 @@ void TestHalfValues() {
     const std::vector<int64_t> ids = {6, 2, 0, 5};
     const GuardedBuffer output(ids.size() * dpq_case.dim() * 2);
     size_t bad = 0;
-    CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, 4, Output{output.data(), EE_FLOAT16}, nullptr,
+    CHECK(TestedKernels(dpq_case.table())
+              .gather.run(dpq_case.table(), ToIds(ids), 0, 4, Output{output.data(), EE_FLOAT16}, nullptr,
                           &bad) == EE_OK);
     for (size_t k = 0; k < ids.size() * dpq_case.dim(); ++k) {
       CHECK(ReadOutput(output.data(), EE_FLOAT16, k) ==
@@ -113,7 +116,8 @@ void TestFloatRowsAreNotRounded() {
   const std::vector<int64_t> ids = {0};
   uint16_t rows[6];
   size_t bad = 9;
-  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, 1, Output{rows, EE_FLOAT16}, nullptr, &bad) ==
+  CHECK(TestedKernels(dpq_case.table())
+            .gather.run(dpq_case.table(), ToIds(ids), 0, 1, Output{rows, EE_FLOAT16}, nullptr, &bad) ==
         EE_BAD_TYPE);
   CHECK(bad == 9);
 }
@@ -125,19 +129,91 @@ void TestUses() {
   CheckBadIds(DpqCase({5, 16, 4, 2}));
 }
 
+// More rows than a block has, and rows of more bytes than are staged at once.
+void TestBlocksOfRows() {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 100; ++i) ids.push_back(i * 37 % 71);
+  for (const int64_t groups : {1, 8, 13, 1000}) {
+    for (const int64_t num_codes : {2, 16, 37, 4096}) {
+      if (groups * num_codes > 100000) continue;
+      CheckBits(DpqCase({71, num_codes, groups, 2, false, 37}), ids);
+    }
+  }
+  CheckBits(DpqCase({71, 65536, 301, 4, true}), ids);
+  CheckBits(DpqCase({71, 33, 2500, 4, true, 5, 0, true, EE_FLOAT16}), ids);
+}
+
+// The wrong id is in the first block, at its end, or in a later one.
+void TestBadIdInAnyBlock() {
+  const DpqCase dpq_case({9, 16, 4, 4});
+  for (const size_t at : std::vector<size_t>{0, 1, 31, 32, 33, 63, 64, 69}) {
+    std::vector<int64_t> ids(70, 3);
+    for (size_t i = at; i < ids.size(); i += 7) ids[i] = 9;
+    std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
+    size_t bad = 0;
+    CHECK(TestedKernels(dpq_case.table())
+              .gather.run(dpq_case.table(), ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32},
+                          nullptr, &bad) == EE_ID_OUT_OF_RANGE);
+    CHECK(bad == at);
+    for (size_t k = 0; k < rows.size(); ++k) CHECK((rows[k] == -7.0F) == (k >= at * dpq_case.dim()));
+  }
+}
+
+// Every bit of a value survives, those of a signalling NaN too.
+void TestNotANumberIsCopied() {
+  for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+    const std::vector<unsigned char> codes(5, 0x10);
+    std::vector<unsigned char> values;
+    for (uint32_t k = 0; k < 32; ++k) {  // 2 codes of 16 numbers
+      const uint32_t bits = type == EE_FLOAT32 ? 0xFFA00001U + k : 0x7C01U + 0x8000U * (k & 1) + k;
+      for (size_t byte = 0; byte < OutputSize(type); ++byte) {
+        values.push_back(static_cast<unsigned char>(bits >> (8 * byte)));
+      }
+    }
+    dpq::Table table{};
+    table.codes = codes.data();
+    table.codes_bytes = codes.size();
+    table.values = values.data();
+    table.values_bytes = values.size();
+    table.num_embeddings = 5;
+    table.num_codes = 2;
+    table.num_groups = 1;
+    table.group_width = 16;
+    table.padding_idx = kNoPadding;
+    table.value_type = type;
+    table.bits = 1;
+    CHECK(dpq::Validate(table) == EE_OK);
+    const std::vector<int64_t> ids = {4, 0};
+    std::vector<uint32_t> rows(32);
+    size_t bad = 0;
+    CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 2, Output{rows.data(), EE_FLOAT32}, nullptr,
+                                          &bad) == EE_OK);
+    for (uint32_t k = 0; k < 32; ++k) {
+      const uint32_t half = 0x7C01U + 0x8000U * (k & 1) + k % 16;
+      const uint32_t widened = (half & 0x8000) << 16 | 0x7F800000 | (half & 0x3FF) << 13;
+      CHECK(rows[k] == (type == EE_FLOAT32 ? 0xFFA00001U + k % 16 : widened));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace edge_embed::testing
 
 int main() {
   using namespace edge_embed::testing;
-  TestGroupsAndWidths();
-  TestEveryBitWidth();
-  TestAnyAlignment();
-  TestNumbersOfIds();
-  TestPaddingRowIsPositiveZero();
-  TestPartOfTheRows();
-  TestHalfValues();
-  TestFloatRowsAreNotRounded();
-  TestUses();
+  ForEachVariant([] {
+    TestGroupsAndWidths();
+    TestEveryBitWidth();
+    TestAnyAlignment();
+    TestNumbersOfIds();
+    TestPaddingRowIsPositiveZero();
+    TestPartOfTheRows();
+    TestHalfValues();
+    TestFloatRowsAreNotRounded();
+    TestBlocksOfRows();
+    TestBadIdInAnyBlock();
+    TestNotANumberIsCopied();
+    TestUses();
+  });
   return 0;
 }

@@ -16,7 +16,8 @@ void TestHostileCodesStayInTheirGroup() {
       for (int64_t id = 0; id < shape.rows; ++id) {
         float row[6];
         size_t bad = 0;
-        CHECK(GatherReference(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
+        CHECK(TestedKernels(dpq_case.table())
+                  .gather.run(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
                               &bad) == EE_OK);
         CHECK(std::memcmp(row, dpq_case.ExpectedRow(id).data(), sizeof(row)) == 0);
         double read[6];
@@ -33,7 +34,8 @@ void CheckBadId(Id bad_id) {
   const std::vector<Id> ids = {0, 4, bad_id, 1};
   std::vector<float> rows(ids.size() * dpq_case.dim(), -7.0F);
   size_t bad = 0;
-  CHECK(GatherReference(dpq_case.table(), ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32}, nullptr,
+  CHECK(TestedKernels(dpq_case.table())
+            .gather.run(dpq_case.table(), ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32}, nullptr,
                         &bad) == EE_ID_OUT_OF_RANGE);
   CHECK(bad == 2);
   for (size_t k = 2 * dpq_case.dim(); k < rows.size(); ++k) CHECK(rows[k] == -7.0F);
@@ -55,7 +57,8 @@ void TestNoPaddingIsNoId() {
   const int64_t id = kNoPadding;
   float row[8];
   size_t bad = 9;
-  CHECK(GatherReference(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
+  CHECK(TestedKernels(dpq_case.table())
+            .gather.run(dpq_case.table(), Ids{&id, EE_INT64, 1}, 0, 1, Output{row, EE_FLOAT32}, nullptr,
                         &bad) == EE_ID_OUT_OF_RANGE);
   CHECK(bad == 0);
 }
@@ -65,8 +68,10 @@ void TestNoPaddingIsNoId() {
 
 int main() {
   using namespace edge_embed::testing;
-  TestHostileCodesStayInTheirGroup();
-  TestBadIds();
-  TestNoPaddingIsNoId();
+  ForEachVariant([] {
+    TestHostileCodesStayInTheirGroup();
+    TestBadIds();
+    TestNoPaddingIsNoId();
+  });
   return 0;
 }

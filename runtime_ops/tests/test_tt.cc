@@ -1,4 +1,4 @@
-// The reference kernels of TT and TR against the definition, for 2 to 6 cores; and sizes that cannot be
+// The kernels of TT and TR against the definition, for 2 to 6 cores; and sizes that cannot be
 // right, which Validate refuses. Every core ends at a page that no one may touch.
 #include "tests/tt_case.h"
 #include "tests/use_checks.h"
@@ -43,6 +43,102 @@ void TestUses() {
   CheckUses(TtCase({{3, 3}, {3, 5}, {2, 4, 2}, 9, EE_FLOAT16}));
   CheckParts(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 6}));
   CheckBadIds(TtCase(kShape));  // the cores have a sixth row, which is no row of the table
+}
+
+// Numbers of rows, columns and terms around the sizes of registers, of blocks of them and of runs of terms.
+void TestSizesOfProducts() {
+  const std::vector<int64_t> ranks = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 33, 64};
+  size_t next = 0;
+  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16}) {
+    for (const int64_t columns : {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 47, 64}) {
+      const int64_t rank = ranks[next % ranks.size()];
+      const ee_type type = next % 3 == 0 ? EE_FLOAT16 : EE_FLOAT32;
+      CheckAllRows(TtCase({{1, 2}, {rows, columns}, {1, rank, 1}, 2, type, kNoPadding, next % size_t{4}}));
+      ++next;
+    }
+  }
+  CheckAllRows(TtCase({{1, 1}, {1, 2}, {1, 2500, 1}, 1}));  // more runs than are kept apart
+  CheckAllRows(TtCase({{1, 1}, {2, 16}, {1, 5000, 1}, 1}));
+}
+
+// Ids whose first digits are those of the id before, or not, in any order.
+void TestSharedStates() {
+  for (const int64_t ring : {1, 2}) {
+    for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+      const TtCase made({{2, 3, 2, 3}, {2, 3, 1, 3}, {ring, 2, 3, 2, ring}, 35, type, 17});
+      std::vector<int64_t> ids;
+      for (int64_t i = 0; i < 35; ++i) ids.push_back(i);
+      for (int64_t i = 0; i < 200; ++i) ids.push_back(i * i * 7 % 35);
+      for (int64_t i = 0; i < 5; ++i) ids.insert(ids.end(), {17, 0, 34, 34, 17, 17, 16});
+      CheckGather(made, ids, EE_FLOAT32);
+      CheckGather(made, ids, EE_FLOAT16);
+    }
+  }
+}
+
+void TestLongBags() {
+  const TtCase made({{3, 4}, {4, 5}, {1, 6, 1}, 12, EE_FLOAT32, 5});
+  BagCase bags;
+  for (int64_t i = 0; i < 300; ++i) bags.ids.push_back(i * 7 % 12);
+  bags.offsets = {0, 200, 201, 300};
+  for (const BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax}) {
+    CheckBag(made, bags, mode, EE_FLOAT32);
+  }
+  for (int64_t i = 0; i < 300; ++i) bags.weights.push_back(static_cast<double>(i % 9) / 2 - 2);
+  CheckBag(made, bags, BagMode::kSum, EE_FLOAT16);
+}
+
+// Tables for which logits by rows are cheaper, tables for which those by prefixes are, and rings.
+std::vector<TtShape> LogitsShapes() {
+  std::vector<TtShape> shapes;
+  for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+    shapes.push_back({{2, 2, 3}, {2, 2, 8}, {1, 4, 16, 1}, 11, type, 7, 1});
+    shapes.push_back({{2, 2, 9}, {2, 4, 3}, {1, 4, 5, 1}, 34, type, 12});
+    shapes.push_back({{3, 37}, {16, 4}, {1, 8, 1}, 100, type, 0, 2});
+    shapes.push_back({{3, 7}, {5, 7}, {1, 9, 1}, 20, type});
+    shapes.push_back({{2, 5}, {4, 8}, {3, 4, 3}, 9, type, 8});
+  }
+  return shapes;
+}
+
+void TestLogitsOfBatches() {
+  for (const TtShape& shape : LogitsShapes()) {
+    const TtCase made(shape);
+    for (const size_t batch : {size_t{1}, size_t{2}, size_t{7}, size_t{8}, size_t{9}, size_t{64}})
+      CheckLogits(made, batch, EE_FLOAT32);
+    CheckLogits(made, 5, EE_FLOAT16);
+  }
+}
+
+// Every part gives what it is in the whole, within rounding, and touches nothing else.
+void TestPartsOfLogits() {
+  for (const TtShape& shape : LogitsShapes()) {
+    const TtCase made(shape);
+    const tt::Table table = made.table();
+    const GuardedBuffer scratch = MakeScratch(table);
+    const size_t rows = static_cast<size_t>(made.rows()), columns = made.columns(), batch = 3;
+    const std::vector<float> hidden(batch * columns, 0.5F);
+    const auto logits = [&](size_t begin, size_t end) {
+      std::vector<float> result(batch * rows, -1e30F);
+      size_t bad = 0;
+      CHECK(TestedKernels(table).logits.run(table, hidden.data(), batch, begin, end,
+                                            Output{result.data(), EE_FLOAT32}, Doubles(scratch),
+                                            &bad) == EE_OK);
+      return result;
+    };
+    const std::vector<float> whole = logits(0, rows);
+    for (const size_t begin : {size_t{0}, size_t{1}, size_t{4}, rows - 1}) {
+      for (const size_t end : {begin, begin + 1, begin + 6, rows}) {
+        if (end > rows) continue;
+        const std::vector<float> part = logits(begin, end);
+        for (size_t i = 0; i < batch * rows; ++i) {
+          const bool inside = i % rows >= begin && i % rows < end;
+          CHECK((part[i] != -1e30F) == inside);
+          CHECK(!inside || std::fabs(part[i] - whole[i]) <= 1e-3F * (1.0F + std::fabs(whole[i])));
+        }
+      }
+    }
+  }
 }
 
 template <typename Change>
@@ -125,14 +221,21 @@ void TestSizesThatOverflow() {
 
 int main() {
   using namespace edge_embed::testing;
-  TestNumbersOfCores();
-  TestRings();
-  TestLargestRanks();
-  TestAnyAlignment();
-  TestUses();
-  TestWrongFields();
-  TestRanksThatDoNotMeet();
-  TestShortCores();
-  TestSizesThatOverflow();
+  ForEachVariant([] {
+    TestNumbersOfCores();
+    TestRings();
+    TestLargestRanks();
+    TestAnyAlignment();
+    TestUses();
+    TestSizesOfProducts();
+    TestSharedStates();
+    TestLongBags();
+    TestLogitsOfBatches();
+    TestPartsOfLogits();
+    TestWrongFields();
+    TestRanksThatDoNotMeet();
+    TestShortCores();
+    TestSizesThatOverflow();
+  });
   return 0;
 }

@@ -16,13 +16,13 @@ void CheckGather(const Case& made, const std::vector<Id>& ids, ee_type type) {
   const GuardedBuffer scratch = MakeScratch(table);
   const GuardedBuffer output(ids.size() * made.columns() * OutputSize(type));
   size_t bad = 12345;
-  CHECK(GatherReference(table, ToIds(ids), 0, ids.size(), Output{output.data(), type}, Doubles(scratch),
-                        &bad) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{output.data(), type},
+                                        Doubles(scratch), &bad) == EE_OK);
   CHECK(bad == 12345);
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::vector<double> row = made.Row(ids[i]), magnitude = made.Row(ids[i], true);
     for (size_t c = 0; c < row.size(); ++c) {
-      CHECK(RoundedOnce(ReadOutput(output.data(), type, i * row.size() + c), row[c], magnitude[c], type));
+      CHECK(Rounded(ReadOutput(output.data(), type, i * row.size() + c), row[c], magnitude[c], type));
     }
   }
 }
@@ -76,8 +76,8 @@ void CheckBag(const Case& made, const BagCase& given, BagMode mode, ee_type type
                   mode};
   size_t bad = 12345;
   CHECK(CheckBags(bags, given.ids.size(), &bad) == EE_OK);
-  CHECK(BagReference(table, ToIds(given.ids), bags, 0, count, Output{output.data(), type}, Doubles(scratch),
-                     &bad) == EE_OK);
+  CHECK(TestedKernels(table).bag.run(table, ToIds(given.ids), bags, 0, count, Output{output.data(), type},
+                                     Doubles(scratch), &bad) == EE_OK);
   CHECK(bad == 12345);
   BagCase stored = given;
   stored.weights = weights.values();
@@ -85,7 +85,7 @@ void CheckBag(const Case& made, const BagCase& given, BagMode mode, ee_type type
     for (size_t c = 0; c < made.columns(); ++c) {
       double exact, magnitude;
       ExpectedBag(made, stored, mode, bag, c, &exact, &magnitude);
-      CHECK(RoundedOnce(ReadOutput(output.data(), type, bag * made.columns() + c), exact, magnitude, type));
+      CHECK(Rounded(ReadOutput(output.data(), type, bag * made.columns() + c), exact, magnitude, type));
     }
   }
 }
@@ -101,8 +101,8 @@ void CheckLogits(const Case& made, size_t batch, ee_type type) {
   const Placed hidden_buffer(hidden.bytes(), 3);
   const GuardedBuffer output(batch * rows * OutputSize(type));
   size_t bad = 12345;
-  CHECK(LogitsReference(table, reinterpret_cast<const float*>(hidden_buffer.data()), batch, 0, rows,
-                        Output{output.data(), type}, Doubles(scratch), &bad) == EE_OK);
+  CHECK(TestedKernels(table).logits.run(table, reinterpret_cast<const float*>(hidden_buffer.data()), batch, 0,
+                                        rows, Output{output.data(), type}, Doubles(scratch), &bad) == EE_OK);
   CHECK(bad == 12345);
   for (int64_t id = 0; id < made.rows(); ++id) {
     const std::vector<double> row = made.Row(id), terms = made.Row(id, true);
@@ -113,7 +113,7 @@ void CheckLogits(const Case& made, size_t batch, ee_type type) {
         magnitude += std::fabs(hidden.values()[b * columns + c]) * terms[c];
       }
       const double got = ReadOutput(output.data(), type, b * rows + static_cast<size_t>(id));
-      CHECK(RoundedOnce(got, exact, magnitude, type));
+      CHECK(Rounded(got, exact, magnitude, type));
     }
   }
 }
@@ -129,12 +129,12 @@ void CheckParts(const Case& made) {
   std::vector<float> gathered(6 * columns, -7.0F), bagged = gathered, logits(2 * rows, -7.0F);
   const std::vector<float> hidden(2 * columns, 1.0F);
   size_t bad = 0;
-  CHECK(GatherReference(table, ToIds(ids), 2, 4, Output{gathered.data(), EE_FLOAT32}, Doubles(scratch),
-                        &bad) == EE_OK);
-  CHECK(BagReference(table, ToIds(ids), bags, 2, 4, Output{bagged.data(), EE_FLOAT32}, Doubles(scratch),
-                     &bad) == EE_OK);
-  CHECK(LogitsReference(table, hidden.data(), 2, 2, 4, Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
-                        &bad) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 2, 4, Output{gathered.data(), EE_FLOAT32},
+                                        Doubles(scratch), &bad) == EE_OK);
+  CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 2, 4, Output{bagged.data(), EE_FLOAT32},
+                                     Doubles(scratch), &bad) == EE_OK);
+  CHECK(TestedKernels(table).logits.run(table, hidden.data(), 2, 2, 4, Output{logits.data(), EE_FLOAT32},
+                                        Doubles(scratch), &bad) == EE_OK);
   for (size_t i = 0; i < 6 * columns; ++i) {
     const bool inside = i / columns == 2 || i / columns == 3;
     CHECK((gathered[i] != -7.0F) == inside);
@@ -156,12 +156,12 @@ void CheckBadIds(const Case& made) {
     const Bags bags{offsets.data(), 2, nullptr, EE_FLOAT32, BagMode::kMean};
     std::vector<float> gathered(4 * columns, -7.0F), bagged(2 * columns, -7.0F);
     size_t bad = 0;
-    CHECK(GatherReference(table, ToIds(ids), 0, 4, Output{gathered.data(), EE_FLOAT32}, Doubles(scratch),
-                          &bad) == EE_ID_OUT_OF_RANGE);
+    CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 4, Output{gathered.data(), EE_FLOAT32},
+                                          Doubles(scratch), &bad) == EE_ID_OUT_OF_RANGE);
     CHECK(bad == 2);
     bad = 0;
-    CHECK(BagReference(table, ToIds(ids), bags, 0, 2, Output{bagged.data(), EE_FLOAT32}, Doubles(scratch),
-                       &bad) == EE_ID_OUT_OF_RANGE);
+    CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 0, 2, Output{bagged.data(), EE_FLOAT32},
+                                       Doubles(scratch), &bad) == EE_ID_OUT_OF_RANGE);
     CHECK(bad == 2);
     for (size_t k = 0; k < 4 * columns; ++k) CHECK((gathered[k] == -7.0F) == (k >= 2 * columns));
     for (size_t k = 0; k < 2 * columns; ++k) CHECK((bagged[k] == -7.0F) == (k >= columns));

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from ort_nodes import AntTable, Table, assert_rounded_once, open_session, run
+from ort_nodes import AntTable, Table, assert_close, open_session, run
 
 
 def assert_logits(table: Table, hidden: np.ndarray, threads: int = 1) -> np.ndarray:
     got = run(open_session(table.logits_model(hidden.dtype.type, hidden.ndim), threads), hidden)
     wide = hidden.astype(np.float64)
     exact, magnitude = wide @ table.rows64.T, np.abs(wide) @ table.magnitudes.T
-    assert_rounded_once(got, hidden.dtype.type, exact, magnitude)
+    assert_close(got, hidden.dtype.type, exact, magnitude)
     return got
 
 

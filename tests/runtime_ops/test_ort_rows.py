@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from onnx import TensorProto
-from ort_nodes import AntTable, Table, TtTable, assert_rounded_once, make_graph_input, open_session, run
+from ort_nodes import AntTable, Table, TtTable, assert_close, make_graph_input, open_session, run
 
 IDS_TYPES = [(TensorProto.INT64, np.int64), (TensorProto.INT32, np.int32)]
 FLOATS = [np.float32, np.float16]
@@ -21,7 +21,7 @@ ROW_SHAPES = [
 
 def assert_rows(table: Table, ids: np.ndarray, threads: int = 1, ids_type: int = TensorProto.INT64) -> None:
     got = run(open_session(table.model(ids_type, ids.ndim), threads), ids)
-    assert_rounded_once(got, table.dtype, table.rows64[ids], table.magnitudes[ids])
+    assert_close(got, table.dtype, table.rows64[ids], table.magnitudes[ids])
 
 
 @pytest.mark.parametrize(("ids_type", "dtype"), IDS_TYPES)
@@ -73,7 +73,7 @@ def test_one_session_from_many_threads(make_any):
     batches = [np.random.default_rng(seed).integers(0, 50, (8, 100)) for seed in range(20)]
     with ThreadPoolExecutor(8) as pool:
         for ids, rows in zip(batches, pool.map(lambda ids: run(session, ids), batches), strict=True):
-            assert_rounded_once(rows, np.float32, table.rows64[ids], table.magnitudes[ids])
+            assert_close(rows, np.float32, table.rows64[ids], table.magnitudes[ids])
 
 
 def test_a_table_that_is_not_constant_is_read_at_each_run(make_any):
@@ -82,7 +82,7 @@ def test_a_table_that_is_not_constant_is_read_at_each_run(make_any):
     ids = np.array([[1, 39]])
     for given in (table, other, table):
         got = run(session, ids, *given.tensors().values())
-        assert_rounded_once(got, np.float32, given.rows64[ids], given.magnitudes[ids])
+        assert_close(got, np.float32, given.rows64[ids], given.magnitudes[ids])
 
 
 @pytest.mark.parametrize("floats", FLOATS)

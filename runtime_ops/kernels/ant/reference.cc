@@ -39,9 +39,19 @@ ee_status ReadRow(const Table& table, size_t id, double* row, double*) {
 
 size_t Columns(const Table& table) { return static_cast<size_t>(table.embedding_dim); }
 
-uint64_t RowWork(const Table& table) {
-  const uint64_t average = static_cast<uint64_t>(table.num_weights / table.num_embeddings);
-  return (Size(average + 1) * Columns(table)).saturated();
+namespace {
+
+uint64_t AverageWeights(const Table& table) {
+  return static_cast<uint64_t>(table.num_weights / table.num_embeddings) + 1;
+}
+
+}  // namespace
+
+uint64_t RowWork(const Table& table) { return (Size(AverageWeights(table)) * Columns(table)).saturated(); }
+
+LogitsWork HeadWork(const Table& table) {
+  return {(Size(Columns(table)) * static_cast<uint64_t>(table.num_anchors)).saturated(),
+          AverageWeights(table)};
 }
 
 }  // namespace edge_embed::ant
@@ -50,6 +60,7 @@ namespace edge_embed {
 
 template ee_status GatherReference(const ant::Table&, const Ids&, size_t, size_t, const Output&, double*,
                                    size_t*);
+template Size ScratchDoubles(const ant::Table&);
 template ee_status BagReference(const ant::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
 template ee_status LogitsReference(const ant::Table&, const float*, size_t, size_t, size_t, const Output&,

@@ -94,6 +94,11 @@ size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups
 
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
+LogitsWork HeadWork(const Table& table) {
+  return {(Size(Columns(table)) * static_cast<uint64_t>(table.num_codes)).saturated(),
+          static_cast<uint64_t>(table.num_groups)};
+}
+
 }  // namespace edge_embed::dpq
 
 namespace edge_embed {
@@ -104,6 +109,7 @@ ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin,
   if (rows.type != table.value_type && rows.type != EE_FLOAT32) return EE_BAD_TYPE;
   return dpq::CopyRows(table, ids, begin, end, rows, bad_position);
 }
+template Size ScratchDoubles(const dpq::Table&);
 template ee_status BagReference(const dpq::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
 template ee_status LogitsReference(const dpq::Table&, const float*, size_t, size_t, size_t, const Output&,

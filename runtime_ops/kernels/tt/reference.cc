@@ -89,12 +89,18 @@ uint64_t RowWork(const Table& table) {
   return work.saturated();
 }
 
+LogitsWork HeadWork(const Table& table) {
+  const Core& last = table.cores[table.num_cores - 1];
+  return {0, (Size(At(last.rank_in)) * At(last.columns) * At(last.rank_out)).saturated()};
+}
+
 }  // namespace edge_embed::tt
 
 namespace edge_embed {
 
 template ee_status GatherReference(const tt::Table&, const Ids&, size_t, size_t, const Output&, double*,
                                    size_t*);
+template Size ScratchDoubles(const tt::Table&);
 template ee_status BagReference(const tt::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
 template ee_status LogitsReference(const tt::Table&, const float*, size_t, size_t, size_t, const Output&,

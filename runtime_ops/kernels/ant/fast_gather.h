@@ -1,0 +1,177 @@
+// rows[i, :] = row(ids[i]): rows in blocks, first their terms, then the sums. While the terms of a block are
+// read, those of the next one are on their way.
+#ifndef EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
+#define EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
+
+#include "kernels/ant/fast_sum.h"
+
+namespace edge_embed::ant {
+namespace {
+
+// Where rows go: the first one of the call to `first`.
+struct RowWriter {
+  unsigned char* first;
+  ee_type type;
+  size_t columns;
+
+  unsigned char* At(size_t row, size_t column) const {
+    return first + (row * columns + column) * SizeOf(type);
+  }
+};
+
+inline bool IsNoRow(const Table& table, int64_t id) { return id < 0 || id >= table.num_embeddings; }
+
+// A row of more terms than a block holds, `row`, in parts: makes the block of the next ones, with their
+// weights times `scale`, and moves on.
+inline ee_status ReadPart(const Table& table, float scale, Range* row, Block* block) {
+  block->rows = 1;
+  block->ranges[0] = {row->begin, row->end - row->begin < kMaxTerms ? row->end : row->begin + kMaxTerms};
+  row->begin = block->ranges[0].end;
+  ReadTerms(table, scale, block);
+  return block->rows == 1 ? EE_OK : EE_BAD_ANCHOR_ID;
+}
+
+inline ee_status SumLongRow(const Table& table, Range row, Block* block, double* total) {
+  Fill(0.0, static_cast<size_t>(table.embedding_dim), total);
+  while (row.begin < row.end) {
+    const ee_status status = ReadPart(table, table.weight_scale, &row, block);
+    if (status != EE_OK) return status;
+    AddToTotal(table, block->terms.anchors, block->terms.weights, block->terms.count, total);
+  }
+  return EE_OK;
+}
+
+inline ee_status FindRow(const Table& table, int64_t id, Range* range) {
+  if (IsNoRow(table, id)) return EE_ID_OUT_OF_RANGE;
+  *range = {0, 0};
+  return id == table.padding_idx ? EE_OK : FindTerms(table, static_cast<size_t>(id), range);
+}
+
+// The terms of ids[i] and of those after it up to `end`, as many as fit, with their weights times `scale`;
+// none where the first row has too many. A row of padding has none. A status is that of the first row that is
+// not in the block. What is read next are the ids up to `last`.
+template <class AnyIds>
+ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end, size_t last, float scale,
+                    Block* block) {
+  ee_status status = EE_OK;
+  size_t rows = 0;
+  block->paddings = 0;
+  for (size_t terms = 0; i + rows < end && rows < kBlockRows; ++rows) {
+    Range* const range = &block->ranges[rows];
+    const int64_t id = ids.At(i + rows);
+    status = FindRow(table, id, range);
+    if (status != EE_OK) break;
+    terms += range->end - range->begin;
+    if (terms > kMaxTerms) break;
+    if (id == table.padding_idx) ++block->paddings;
+    // Row offsets must be there before they say what else to ask for.
+    if (last - i > rows + kBlockRows) PrefetchTerms(table, ids.At(i + rows + kBlockRows));
+    if (last - i > rows + 2 * kBlockRows) PrefetchOffsets(table, ids.At(i + rows + 2 * kBlockRows));
+  }
+  block->rows = rows;
+  ReadTerms(table, scale, block);
+  return block->rows < rows ? EE_BAD_ANCHOR_ID : status;
+}
+
+// out[c] = numbers[c] in another type.
+__attribute__((noinline)) inline void StoreAs(ee_type type, const float* numbers, size_t count, void* out) {
+  if (type == EE_FLOAT32) {
+    __builtin_memcpy(out, numbers, count * sizeof(float));
+    return;
+  }
+  size_t c = 0;
+  for (; c + kLanes <= count; c += kLanes) {
+    StoreHalves(LoadFloats(numbers + c), static_cast<unsigned char*>(out) + c * sizeof(Half));
+  }
+  if (c == count) return;
+  float last[kLanes] = {};
+  unsigned char halves[kLanes * sizeof(Half)];
+  __builtin_memcpy(last, numbers + c, (count - c) * sizeof(float));
+  StoreHalves(LoadFloats(last), halves);
+  __builtin_memcpy(static_cast<unsigned char*>(out) + c * sizeof(Half), halves, (count - c) * sizeof(Half));
+}
+
+// kShort terms at most.
+inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const float* weights, size_t count,
+                          ee_type type, unsigned char* out) {
+  if (count == 0) {
+    __builtin_memset(out, 0, tiles.count() * SizeOf(type));
+    return;
+  }
+  if (count <= kPiece && type == EE_FLOAT32) {
+    tiles.Sum(anchors, weights, count, out);
+    return;
+  }
+  float sum[kBuffer], rest[kBuffer];
+  tiles.Sum(anchors, weights, count < kPiece ? count : kPiece, sum);
+  if (count > kPiece) {
+    tiles.Sum(anchors + kPiece, weights + kPiece, count - kPiece, rest);
+    for (size_t c = 0; c < tiles.count(); ++c) sum[c] += rest[c];
+  }
+  StoreAs(type, sum, tiles.count(), out);
+}
+
+inline void WriteBlock(const Table& table, const Block& block, size_t row, const RowWriter& rows,
+                       double* total) {
+  const size_t shortest_long = rows.columns < kLanes ? 0 : kShort + 1;
+  const uint32_t* anchors = block.terms.anchors;
+  const float* weights = block.terms.weights;
+  for (size_t j = 0; j < block.rows; ++j) {
+    const size_t count = block.Count(j);
+    if (count >= shortest_long) {
+      Fill(0.0, rows.columns, total);
+      AddToTotal(table, anchors, weights, count, total);
+      Narrow(total, rows.columns, rows.At(row + j, 0), rows.type, 0);
+    }
+    anchors += count;
+    weights += count;
+  }
+  if (shortest_long == 0) return;
+  for (Tiles tiles(table, kTile); tiles.Next();) {
+    anchors = block.terms.anchors;
+    weights = block.terms.weights;
+    for (size_t j = 0; j < block.rows; ++j) {
+      const size_t count = block.Count(j);
+      if (count < shortest_long) {
+        WriteShortRow(tiles, anchors, weights, count, rows.type, rows.At(row + j, tiles.begin()));
+      }
+      anchors += count;
+      weights += count;
+    }
+  }
+}
+
+// Rows of the ids begin .. end-1, the first of them to `first`. Needs a double for each column.
+inline ee_status WriteRows(const Table& table, const Ids& ids, size_t begin, size_t end, void* first,
+                           ee_type type, double* total, size_t* bad_position) {
+  const RowWriter rows{static_cast<unsigned char*>(first), type, static_cast<size_t>(table.embedding_dim)};
+  Block block;
+  for (size_t i = begin; i < end;) {
+    ee_status status = FillBlock(table, ids, i, end, end, table.weight_scale, &block);
+    WriteBlock(table, block, i - begin, rows, total);
+    i += block.rows;
+    if (status == EE_OK && block.rows == 0) {
+      status = SumLongRow(table, block.ranges[0], &block, total);
+      if (status == EE_OK) Narrow(total, rows.columns, rows.At(i++ - begin, 0), type, 0);
+    }
+    if (status != EE_OK) {
+      *bad_position = i;
+      return status;
+    }
+  }
+  return EE_OK;
+}
+
+inline Size GatherScratch(const Table& table) { return static_cast<uint64_t>(table.embedding_dim); }
+
+inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
+                        double* scratch, size_t* bad_position) {
+  const size_t first = begin * static_cast<size_t>(table.embedding_dim) * SizeOf(rows.type);
+  return WriteRows(table, ids, begin, end, static_cast<unsigned char*>(rows.data) + first, rows.type, scratch,
+                   bad_position);
+}
+
+}  // namespace
+}  // namespace edge_embed::ant
+
+#endif  // EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_

@@ -1,0 +1,293 @@
+// logits[b, i] = sum over t of weights[t] * products[anchor of t][b],  products[a][b] = weight_scale * sum
+// over c of hidden[b, c] * anchor a[c]: the anchors are multiplied once for all rows of a call, and a row
+// then takes one multiplication for each of its terms.
+//
+// States go in blocks whose products lie side by side, a vector or several; one state alone has no vectors.
+//
+// How precise: the products are sums in float64, rounded once. Then, with 8 terms in two halves, 1 + 4 + 1
+// roundings, and 1 more where there are more terms than that, which are added in float64: 7 u of the terms'
+// magnitudes, below the 8 u that 4 units in the last place are (u = 2^-24).
+#ifndef EDGE_EMBED_KERNELS_ANT_FAST_LOGITS_H_
+#define EDGE_EMBED_KERNELS_ANT_FAST_LOGITS_H_
+
+#include "kernels/ant/fast_gather.h"
+
+namespace edge_embed::ant {
+namespace {
+
+constexpr size_t kStates = 32;            // of the largest block
+constexpr size_t kMaxProducts = 1 << 16;  // numbers; more would not stay in cache
+
+struct LogitsCall {
+  const Table& table;
+  const float* hidden;
+  size_t batch;
+  Output logits;
+};
+
+// sum over c of a[c] * b[c]; a at any alignment. Sums side by side need not wait for each other.
+__attribute__((noinline)) inline double DotInDouble(const float* a, const double* b, size_t count) {
+  constexpr size_t kSums = 2 * kLanes;
+  double sums[kSums] = {};
+  size_t c = 0;
+  for (; c + kSums <= count; c += kSums) {
+    for (size_t lane = 0; lane < kSums; ++lane)
+      sums[lane] += static_cast<double>(Load<float>(a, c + lane)) * b[c + lane];
+  }
+  double total = 0;
+  for (; c < count; ++c) total += static_cast<double>(Load<float>(a, c)) * b[c];
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+inline const float* StateOf(const LogitsCall& call, size_t b) {
+  return call.hidden + b * static_cast<size_t>(call.table.embedding_dim);
+}
+
+// products[a][lane] of the states first .. first + count - 1; zero in the lanes above.
+inline void MultiplyAnchors(const LogitsCall& call, size_t first, size_t count, size_t lanes, double* anchor,
+                            float* products) {
+  const Table& table = call.table;
+  const size_t columns = static_cast<size_t>(table.embedding_dim);
+  for (size_t a = 0; a < static_cast<size_t>(table.num_anchors); ++a) {
+    Widen(table.anchors, table.anchor_type, a * columns, 1, columns, anchor);
+    for (size_t b = 0; b < lanes; ++b) {
+      const double product = b < count ? DotInDouble(StateOf(call, first + b), anchor, columns) : 0.0;
+      products[a * lanes + b] = static_cast<float>(product * static_cast<double>(table.weight_scale));
+    }
+  }
+}
+
+template <size_t kCount>
+__attribute__((always_inline)) inline void AddProducts(const float* products, const uint32_t* anchors,
+                                                       const float* weights, size_t terms,
+                                                       Floats (&sums)[kCount]) {
+  for (size_t t = 0; t < terms; ++t) {
+    const float* from = products + anchors[t] * (kCount * kLanes);
+    for (size_t k = 0; k < kCount; ++k) sums[k] += weights[t] * LoadFloats(from + k * kLanes);
+  }
+}
+
+// The logits of a row for a piece of its terms, in two halves, for kCount vectors of states.
+template <size_t kCount>
+struct VectorLogits {
+  static constexpr size_t kStatesAtOnce = kCount * kLanes;
+
+  static __attribute__((always_inline)) void Sum(const float* products, const uint32_t* anchors,
+                                                 const float* weights, size_t terms, float* out) {
+    constexpr size_t kHalf = kPiece / 2;
+    Floats sums[kCount] = {};
+    for (size_t t = 0; t < terms; t += kHalf) {
+      Floats part[kCount] = {};
+      AddProducts(products, anchors + t, weights + t, terms - t < kHalf ? terms - t : kHalf, part);
+      for (size_t k = 0; k < kCount; ++k) sums[k] += part[k];
+    }
+    __builtin_memcpy(out, sums, sizeof(sums));
+  }
+};
+
+// The same for one state: two terms in each of four sums, and at most three by themselves.
+struct ScalarLogits {
+  static constexpr size_t kStatesAtOnce = 1;
+
+  static __attribute__((always_inline)) void Sum(const float* products, const uint32_t* anchors,
+                                                 const float* weights, size_t terms, float* out) {
+    float sums[4] = {};
+    size_t t = 0;
+    for (; t + 4 <= terms; t += 4) {
+#pragma GCC unroll 4
+      for (size_t k = 0; k < 4; ++k) sums[k] += weights[t + k] * products[anchors[t + k]];
+    }
+    float rest = 0;
+    for (; t < terms; ++t) rest += weights[t] * products[anchors[t]];
+    *out = (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest;
+  }
+};
+
+// How many states are done at a time, a row of `products`; 0 where there are too many anchors for a table.
+inline size_t ChooseLanes(const Table& table, size_t states) {
+  const uint64_t anchors = static_cast<uint64_t>(table.num_anchors);
+  constexpr size_t kFew = kStates / 2 < 2 * kLanes ? kStates / 2 : 2 * kLanes;  // in one or two vectors
+  if (states > kFew && anchors <= kMaxProducts / kStates) return kStates;
+  if (states > 1 && anchors <= kMaxProducts / kLanes) return kLanes;
+  return anchors <= kMaxProducts ? 1 : 0;
+}
+
+template <class Logits>
+void SumBlock(const Block& block, const float* products, float* out) {
+  constexpr size_t kAll = Logits::kStatesAtOnce;
+  const uint32_t* anchors = block.terms.anchors;
+  const float* weights = block.terms.weights;
+  for (size_t j = 0; j < block.rows; ++j, out += kAll) {
+    const size_t terms = block.Count(j);
+    double total[kAll];
+    if (terms > kPiece) Fill(0.0, kAll, total);
+    size_t t = 0;
+    do {
+      const size_t count = terms - t < kPiece ? terms - t : kPiece;
+      Logits::Sum(products, anchors + t, weights + t, count, out);
+      if (terms > kPiece) AddPiece(out, kAll, total);
+      t += count;
+    } while (t < terms);
+    if (terms > kPiece) Narrow(total, kAll, out, EE_FLOAT32, 0);
+    anchors += terms;
+    weights += terms;
+  }
+}
+
+// out[row of the block][lane]
+inline void SumBlockOf(size_t lanes, const Block& block, const float* products, float* out) {
+  if (lanes == 1) {
+    SumBlock<ScalarLogits>(block, products, out);
+  } else if (lanes == kLanes) {
+    SumBlock<VectorLogits<1>>(block, products, out);
+  } else {
+    SumBlock<VectorLogits<kStates / kLanes>>(block, products, out);
+  }
+}
+
+// A row that is too long for a block, as the only one of a block.
+inline ee_status SumLongLogits(const Table& table, size_t lanes, const float* products, Block* block,
+                               float* out) {
+  double total[kStates] = {};
+  Range row = block->ranges[0];
+  while (row.begin < row.end) {
+    const ee_status status = ReadPart(table, 1.0F, &row, block);
+    if (status != EE_OK) return status;
+    SumBlockOf(lanes, *block, products, out);
+    AddPiece(out, lanes, total);
+  }
+  Narrow(total, lanes, out, EE_FLOAT32, 0);
+  return EE_OK;
+}
+
+struct AllRows {
+  int64_t At(size_t row) const { return static_cast<int64_t>(row); }
+};
+
+// Four rows of tile[row][lane] become four columns of out[lane][row].
+typedef float Quad __attribute__((vector_size(16)));
+typedef float UnalignedQuad __attribute__((vector_size(16), aligned(1), may_alias));
+
+inline void TransposeQuads(const float* tile, size_t lanes, float (&out)[4][kBlockRows], size_t row) {
+  const auto* const from = reinterpret_cast<const UnalignedQuad*>(tile);
+  const Quad a = from[0], b = from[lanes / 4], c = from[lanes / 2], d = from[lanes / 4 * 3];
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const auto store = [row](Quad value, float* to) { *reinterpret_cast<UnalignedQuad*>(to + row) = value; };
+  store(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out[0]);
+  store(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out[1]);
+  store(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out[2]);
+  store(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out[3]);
+}
+
+// The tile has logits[row][lane] of a block; the output has the rows of a state side by side.
+inline void WriteLogits(const LogitsCall& call, const float* tile, size_t lanes, size_t first, size_t states,
+                        size_t row, size_t rows) {
+  const size_t all_rows = static_cast<size_t>(call.table.num_embeddings);
+  float columns[4][kBlockRows];
+  for (size_t b = 0; b < states; ++b) {
+    if (lanes > 1 && b % 4 == 0) {
+      for (size_t r = 0; r < rows; r += 4) TransposeQuads(tile + r * lanes + b, lanes, columns, r);
+    }
+    const size_t at = (first + b) * all_rows + row;
+    StoreAs(call.logits.type, lanes > 1 ? columns[b % 4] : tile, rows,
+            static_cast<unsigned char*>(call.logits.data) + at * SizeOf(call.logits.type));
+  }
+}
+
+// The states first .. first + states - 1 for the rows begin .. *end - 1; at a row that is none, *end is that.
+inline ee_status LogitsByProducts(const LogitsCall& call, size_t lanes, size_t first, size_t states,
+                                  size_t begin, size_t* end, const float* products) {
+  Block block;
+  float tile[kBlockRows * kStates];
+  __builtin_memset(tile, 0, sizeof(tile));  // four rows are turned at a time, also those that are none
+  for (size_t row = begin; row < *end; row += block.rows) {
+    ee_status status = FillBlock(call.table, AllRows{}, row, *end, row, 1.0F, &block);
+    if (status == EE_OK && block.rows == 0) {
+      status = SumLongLogits(call.table, lanes, products, &block, tile);
+      if (status != EE_OK) block.rows = 0;
+    } else {
+      SumBlockOf(lanes, block, products, tile);
+    }
+    WriteLogits(call, tile, lanes, first, states, row, block.rows);
+    if (status != EE_OK) {
+      *end = row + block.rows;
+      return status;
+    }
+  }
+  return EE_OK;
+}
+
+// One row after the other, multiplied with every state.
+inline ee_status LogitsByRows(const LogitsCall& call, size_t begin, size_t end, double* total,
+                              size_t* bad_position) {
+  const Table& table = call.table;
+  const size_t columns = static_cast<size_t>(table.embedding_dim);
+  Block block;
+  for (size_t row = begin; row < end; ++row) {
+    Range range;
+    ee_status status = FindRow(table, static_cast<int64_t>(row), &range);
+    if (status == EE_OK) status = SumLongRow(table, range, &block, total);
+    if (status != EE_OK) {
+      *bad_position = row;
+      return status;
+    }
+    for (size_t b = 0; b < call.batch; ++b) {
+      const double logit = DotInDouble(StateOf(call, b), total, columns);
+      Narrow(&logit, 1, call.logits.data, call.logits.type,
+             b * static_cast<size_t>(table.num_embeddings) + row);
+    }
+  }
+  return EE_OK;
+}
+
+// Whether the table of products is less work than the rows themselves. Sums in float64 count twice.
+inline bool ProductsPay(const Table& table, size_t batch, size_t rows) {
+  const double anchors = static_cast<double>(table.num_anchors), states = static_cast<double>(batch);
+  const double columns = static_cast<double>(table.embedding_dim), all = static_cast<double>(rows);
+  const double terms = static_cast<double>(table.num_weights) / static_cast<double>(table.num_embeddings);
+  return (2 * anchors * columns + all * terms) * states < all * columns * (2 * states + terms);
+}
+
+constexpr size_t kAlignment = kVectorBytes / sizeof(double);
+
+inline Size LogitsScratch(const Table& table) {
+  const Size wanted = Size(static_cast<uint64_t>(table.num_anchors)) * (kStates / 2);
+  const uint64_t products = wanted.saturated() < kMaxProducts / 2 ? wanted.saturated() : kMaxProducts / 2;
+  return Size(static_cast<uint64_t>(table.embedding_dim)) + products + kAlignment;
+}
+
+inline float* Aligned(double* scratch) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(scratch);
+  const size_t past = address % kVectorBytes / sizeof(double);
+  return reinterpret_cast<float*>(past == 0 ? scratch : scratch + (kAlignment - past));
+}
+
+inline ee_status LogitsOf(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
+                          const Output& logits, double* scratch, size_t* bad_position) {
+  const LogitsCall call{table, hidden, batch, logits};
+  if (ChooseLanes(table, batch) == 0 || !ProductsPay(table, batch, end - begin)) {
+    return LogitsByRows(call, begin, end, scratch, bad_position);
+  }
+  float* const products = Aligned(scratch + table.embedding_dim);
+  ee_status status = EE_OK;
+  for (size_t first = 0, states; first < batch; first += states) {
+    const size_t left = batch - first, lanes = ChooseLanes(table, left);
+    states = left < lanes ? left : lanes;
+    MultiplyAnchors(call, first, states, lanes, scratch, products);
+    const ee_status found = LogitsByProducts(call, lanes, first, states, begin, &end, products);
+    if (found != EE_OK) {
+      status = found;
+      *bad_position = end;
+    }
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace edge_embed::ant
+
+#endif  // EDGE_EMBED_KERNELS_ANT_FAST_LOGITS_H_

@@ -1,0 +1,144 @@
+// logits[b, i] = sum over c of hidden[b, c] * row(i)[c]
+//
+// By a table of products (fast_products.h) where there are enough rows to pay for it. Otherwise a few rows
+// are made and multiplied with all states.
+#ifndef EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
+#define EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
+
+#include "kernels/dpq/fast_gather.h"
+#include "kernels/dpq/fast_products.h"
+
+namespace edge_embed::dpq {
+namespace {
+
+// A dot product is sixteen sums side by side, whatever the width of a register: of 64 terms, each is rounded
+// once as a product, at most three times in its sum of four, and four times where the sums are added.
+constexpr size_t kSums = 16;
+constexpr size_t kRegisters = kSums / kLanes;
+
+// Rows and states that are multiplied with each other at once: their sums fill eight registers.
+constexpr size_t kTileRows = kLanes / 4;
+constexpr size_t kTileStates = 2;
+// Rows in scratch.
+constexpr size_t kMadeRows = 4;
+
+// Rows as floats, each padded with zeros to a multiple of kSums.
+struct MadeRows {
+  const float* rows;
+  size_t step;     // floats
+  size_t columns;  // without the padding
+};
+
+// dots[r][b] = rows[r] . states[b]
+inline void DotTile(const MadeRows& made, size_t first_row, const float* const (&states)[kTileStates],
+                    float (&dots)[kTileRows][kTileStates]) {
+  Floats sums[kTileRows][kTileStates][kRegisters] = {};
+  const float* rows = made.rows + first_row * made.step;
+  const size_t whole = made.columns / kSums * kSums;
+  float last[kTileStates][kSums] = {};  // what is left of the states, padded as the rows are
+  for (size_t b = 0; b < kTileStates; ++b) {
+    CopyRest(reinterpret_cast<const unsigned char*>(states[b] + whole),
+             (made.columns - whole) * sizeof(float), reinterpret_cast<unsigned char*>(last[b]));
+  }
+  for (size_t k = 0; k < made.columns; k += kSums, rows += kSums) {
+    const float* from[kTileStates];
+    for (size_t b = 0; b < kTileStates; ++b) from[b] = k < whole ? states[b] + k : last[b];
+    for (size_t part = 0; part < kSums; part += kLanes) {
+      for (size_t r = 0; r < kTileRows; ++r) {
+        const Floats row = LoadFloats(rows + r * made.step + part);
+        for (size_t b = 0; b < kTileStates; ++b)
+          sums[r][b][part / kLanes] += row * LoadFloats(from[b] + part);
+      }
+    }
+  }
+  for (size_t r = 0; r < kTileRows; ++r) {
+    for (size_t b = 0; b < kTileStates; ++b) {
+      const Floats* parts = sums[r][b];
+      const Floats sum = Tree<Floats, kRegisters>([=](size_t part) { return parts[part]; }, 0);
+      dots[r][b] = Tree<float, kLanes>([=](size_t lane) { return sum[lane]; }, 0);
+    }
+  }
+}
+
+inline void StoreLogit(float value, const Output& logits, size_t at) {
+  if (logits.type == EE_FLOAT32) return Store(value, logits.data, at);
+  Store(ToHalf(static_cast<double>(value)), logits.data, at);
+}
+
+// `count` of the made rows, whose first has the id `first`, times the states from `state` on, of which the
+// last may be missing, as may rows: what is there is then multiplied twice, or for nothing.
+inline void MultiplyTiles(const LogitsCall& call, const MadeRows& made, size_t count, size_t first,
+                          size_t state, size_t batch) {
+  const float* states[kTileStates];
+  for (size_t b = 0; b < kTileStates; ++b) {
+    states[b] = call.hidden + (state + b < batch ? state + b : state) * made.columns;
+  }
+  for (size_t row = 0; row < count; row += kTileRows) {
+    float dots[kTileRows][kTileStates];
+    DotTile(made, row, states, dots);
+    for (size_t r = 0; r < kTileRows && row + r < count; ++r) {
+      for (size_t b = 0; b < kTileStates && state + b < batch; ++b) {
+        StoreLogit(dots[r][b], call.logits, (state + b) * call.num_embeddings + first + row + r);
+      }
+    }
+  }
+}
+
+inline size_t RowStep(size_t columns) { return (columns + kSums - 1) / kSums * kSums; }
+
+// The states state .. batch-1. Rows that are missing at the end are multiplied too, and forgotten.
+__attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& layout, const LogitsCall& call,
+                                            size_t state, size_t batch, double* scratch) {
+  const size_t columns = layout.groups * layout.width, step = RowStep(columns);
+  RowMaker* const make = ChooseRowMaker(layout);
+  const RowOutput output{reinterpret_cast<unsigned char*>(scratch), step * sizeof(float),
+                         table.value_type == EE_FLOAT16};
+  const MadeRows made{reinterpret_cast<const float*>(scratch), step, columns};
+  __builtin_memset(scratch, 0, kMadeRows * step * sizeof(float));
+  Stage stage;
+  for (size_t first = call.begin; first < call.end; first += kMadeRows) {
+    size_t ids[kMadeRows], count = 0;
+    for (; count < kMadeRows && first + count < call.end; ++count) ids[count] = first + count;
+    WriteBlock(table, layout, make, stage, ids, count, output);
+    for (size_t b = state; b < batch; b += kTileStates) MultiplyTiles(call, made, count, first, b, batch);
+  }
+}
+
+// Whether the products of a table are made sooner than so many rows are multiplied.
+template <class Vector>
+bool TablePays(const Table& table, const LogitsCall& call) {
+  return TableFits<Vector>(table) && (call.end - call.begin) >> table.bits >= 4;
+}
+
+inline Size LogitsScratch(const Table& table) {
+  const Size columns =
+      Size(static_cast<uint64_t>(table.num_groups)) * static_cast<uint64_t>(table.group_width);
+  const Size made = (columns + kSums) * kMadeRows;
+  const Size floats = Max(made, Max(TableScratch<States>(table), TableScratch<OneState>(table)));
+  return floats.fits() ? Size(floats.saturated() / 2 + 1) : floats;
+}
+
+inline ee_status Logits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
+                        const Output& logits, double* scratch, size_t*) {
+  const Layout layout(table);
+  const LogitsCall call{hidden, begin, end, static_cast<size_t>(table.num_embeddings), logits};
+  size_t state = 0;
+  if (TablePays<States>(table, call)) {
+    while (batch - state > 1) {
+      const size_t left = batch - state, count = left < kStates ? left : kStates;
+      TableLogits<States>(table, layout, call, state, count, scratch);
+      state += count;
+    }
+  }
+  if (batch - state == 1 && TablePays<OneState>(table, call)) {
+    TableLogits<OneState>(table, layout, call, state, 1, scratch);
+    ++state;
+  }
+  if (state < batch) MultiplyRows(table, layout, call, state, batch, scratch);
+  return EE_OK;
+}
+
+}  // namespace
+}  // namespace edge_embed::dpq
+
+#endif  // EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_

@@ -1,0 +1,98 @@
+// Rows out of codes: for every group a copy of the values of its code.
+//
+// The copies differ in nothing but their size, so there is a loop for each size that is a power of two.
+#ifndef EDGE_EMBED_KERNELS_DPQ_FAST_ROWS_H_
+#define EDGE_EMBED_KERNELS_DPQ_FAST_ROWS_H_
+
+#include "kernels/dpq/fast_codes.h"
+
+namespace edge_embed::dpq {
+namespace {
+
+template <size_t kBytes>
+struct CopyExactly {
+  explicit CopyExactly(size_t) {}
+  static constexpr size_t bytes = kBytes;
+  __attribute__((always_inline)) void operator()(const unsigned char* from, unsigned char* to) const {
+    CopyPiece<kBytes>(from, to);
+  }
+};
+
+// Other sizes, see the functions.
+template <size_t kPiece>
+struct CopyAsTwo {
+  size_t bytes;
+  __attribute__((always_inline)) void operator()(const unsigned char* from, unsigned char* to) const {
+    CopyTwo<kPiece>(from, bytes, to);
+  }
+};
+
+template <size_t kPiece>
+struct CopyInPieces {
+  size_t bytes;
+  __attribute__((always_inline)) void operator()(const unsigned char* from, unsigned char* to) const {
+    CopyMany<kPiece>(from, bytes, to);
+  }
+};
+
+struct CopyAny {
+  size_t bytes;
+  void operator()(const unsigned char* from, unsigned char* to) const { CopyRest(from, bytes, to); }
+};
+
+// Groups of some rows, from the group `first` on, which is the first that was staged.
+struct RowPart {
+  const Stage& stage;
+  size_t first, groups;
+};
+
+template <class Copy, bool kClamp>
+void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step) {
+  const CodeReader reader(layout);
+  const Copy copy{layout.vector_bytes};
+  const size_t book_step = layout.book_step;
+  const size_t eights = part.groups / kCodesAtOnce, bytes = part.groups * copy.bytes;
+  for (size_t i = 0; i < count; ++i) {
+    const unsigned char* codes = part.stage.Row(i);
+    const unsigned char* values = layout.values + part.first * book_step;
+    unsigned char* to = out + i * out_step;
+    const unsigned char* const end = to + bytes;
+    const auto put = [&](size_t, size_t code) __attribute__((always_inline)) {
+      copy(values + code * copy.bytes, to);
+      values += book_step;
+      to += copy.bytes;
+    };
+    for (size_t k = 0; k < eights; ++k, codes += reader.bits()) reader.template Eight<kClamp>(codes, put);
+    for (size_t k = 0; to != end; ++k) put(k, reader.template One<kClamp>(codes, k));
+  }
+}
+
+using RowMaker = decltype(MakeRows<CopyExactly<4>, false>);
+
+inline RowMaker* ChooseRowMaker(const Layout& layout) {
+  const size_t bytes = layout.vector_bytes;
+  if (!layout.must_clamp()) {
+    switch (bytes) {
+      case 4:
+        return MakeRows<CopyExactly<4>, false>;
+      case 8:
+        return MakeRows<CopyExactly<8>, false>;
+      case 16:
+        return MakeRows<CopyExactly<16>, false>;
+      case 32:
+        return MakeRows<CopyExactly<32>, false>;
+      default:
+        break;
+    }
+  }
+  // Rarer tables share loops that clamp, which then weighs less.
+  if (bytes >= kVectorBytes) return MakeRows<CopyInPieces<kVectorBytes>, true>;
+  if (bytes >= 16) return MakeRows<CopyInPieces<16>, true>;
+  if (bytes >= 8) return MakeRows<CopyAsTwo<8>, true>;
+  return MakeRows<CopyAny, true>;
+}
+
+}  // namespace
+}  // namespace edge_embed::dpq
+
+#endif  // EDGE_EMBED_KERNELS_DPQ_FAST_ROWS_H_

@@ -1,0 +1,50 @@
+// Sums in float32 whose error stays small: every term of up to 64 is rounded at most seven times on its way.
+//
+// Eight terms are added as a tree (three additions), the trees by turns to two sums (of 64 terms: three
+// additions of four trees, the first of which is exact), and the two sums at the end (one). That also leaves
+// a processor much to do side by side.
+#ifndef EDGE_EMBED_KERNELS_DPQ_FAST_SUM_H_
+#define EDGE_EMBED_KERNELS_DPQ_FAST_SUM_H_
+
+#include "kernels/simd.h"
+
+namespace edge_embed::dpq {
+namespace {
+
+// term(first) + ... + term(first + kTerms - 1); kTerms is a power of two.
+template <class Vector, size_t kTerms, class Term>
+__attribute__((always_inline)) inline Vector Tree(const Term& term, size_t first) {
+  if constexpr (kTerms == 1) {
+    return term(first);
+  } else {
+    return Tree<Vector, kTerms / 2>(term, first) + Tree<Vector, kTerms / 2>(term, first + kTerms / 2);
+  }
+}
+
+// The last one to seven of `count` terms.
+template <class Vector, class Term>
+__attribute__((always_inline)) inline Vector Rest(size_t count, const Term& term) {
+  Vector few{};
+  if ((count & 1) != 0) few = term(count - 1);
+  if ((count & 2) != 0) few += Tree<Vector, 2>(term, count / 4 * 4);
+  if ((count & 4) != 0) few += Tree<Vector, 4>(term, count / 8 * 8);
+  return few;
+}
+
+// term(0) + ... + term(count - 1); Vector is float or a vector of it.
+template <class Vector, class Term>
+__attribute__((always_inline)) inline Vector AddUp(size_t count, const Term& term) {
+  Vector even{}, odd = Rest<Vector>(count, term);
+  size_t k = 0;
+  for (; k + 16 <= count; k += 16) {
+    even += Tree<Vector, 8>(term, k);
+    odd += Tree<Vector, 8>(term, k + 8);
+  }
+  if (k + 8 <= count) even += Tree<Vector, 8>(term, k);
+  return even + odd;
+}
+
+}  // namespace
+}  // namespace edge_embed::dpq
+
+#endif  // EDGE_EMBED_KERNELS_DPQ_FAST_SUM_H_

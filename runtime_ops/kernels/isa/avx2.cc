@@ -1,0 +1,14 @@
+// Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
+// would be the linker's to share with code for other processors.
+#include "kernels/ant/fast.h"
+#include "kernels/dpq/fast.h"
+#include "kernels/isa/isa.h"
+#include "kernels/tt/fast.h"
+
+namespace edge_embed {
+
+constexpr Kernels<ant::Table> kAvx2Ant = ant::kFast;
+constexpr Kernels<dpq::Table> kAvx2Dpq = dpq::kFast;
+constexpr Variant kAvx2{"avx2", HasAvx2, &kAvx2Ant, &kAvx2Dpq, &tt::kFast};
+
+}  // namespace edge_embed

@@ -1,0 +1,17 @@
+// Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
+// would be the linker's to share with code for other processors.
+#include "kernels/ant/fast.h"
+#include "kernels/dpq/fast.h"
+#include "kernels/isa/isa.h"
+#include "kernels/tt/fast.h"
+
+namespace edge_embed {
+namespace {
+
+bool Always() { return true; }
+
+}  // namespace
+
+constexpr Variant kPortable{"portable", Always, &ant::kFast, &dpq::kFast, &tt::kFast};
+
+}  // namespace edge_embed

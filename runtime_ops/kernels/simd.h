@@ -1,0 +1,103 @@
+// Vectors of float32, as wide as a register of the instruction set that a file is compiled for, in the syntax
+// that GCC and Clang share: + - * and the comparisons work element by element. Arrays may lie at any
+// alignment.
+#ifndef EDGE_EMBED_KERNELS_SIMD_H_
+#define EDGE_EMBED_KERNELS_SIMD_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "kernels/half.h"
+
+namespace edge_embed {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr size_t kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr size_t kVectorBytes = 32;
+#else
+constexpr size_t kVectorBytes = 16;
+#endif
+constexpr size_t kLanes = kVectorBytes / sizeof(float);
+
+typedef float Floats __attribute__((vector_size(kVectorBytes)));
+
+// Bytes of a vector in memory, wherever they lie.
+typedef float UnalignedFloats __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
+
+inline Floats LoadFloats(const void* from) { return *static_cast<const UnalignedFloats*>(from); }
+inline void StoreFloats(Floats value, void* to) { *static_cast<UnalignedFloats*>(to) = value; }
+inline Floats Broadcast(float value) { return value - Floats{}; }
+
+typedef uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
+typedef uint16_t UnalignedHalfBits __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
+
+#if defined(__F16C__) || defined(__aarch64__)
+constexpr bool kHalvesAreFast = true;  // an instruction converts a vector
+#else
+constexpr bool kHalvesAreFast = false;
+#endif
+
+#if defined(__AVX512F__)  // with a mask of all lanes, as GCC 12 warns of its own header without
+inline Floats LoadHalves(const void* from) {
+  return (Floats)_mm512_maskz_cvtph_ps(0xFFFF, (__m256i) * static_cast<const UnalignedHalfBits*>(from));
+}
+inline void StoreHalves(Floats value, void* to) {
+  *static_cast<UnalignedHalfBits*>(to) = (HalfBits)_mm512_maskz_cvtps_ph(0xFFFF, (__m512)value, 0);
+}
+#elif defined(__F16C__)
+inline Floats LoadHalves(const void* from) {
+  return (Floats)_mm256_cvtph_ps((__m128i) * static_cast<const UnalignedHalfBits*>(from));
+}
+inline void StoreHalves(Floats value, void* to) {
+  *static_cast<UnalignedHalfBits*>(to) = (HalfBits)_mm256_cvtps_ph((__m256)value, 0);
+}
+#elif defined(__aarch64__)
+inline Floats LoadHalves(const void* from) {
+  return (Floats)vcvt_f32_f16((float16x4_t) * static_cast<const UnalignedHalfBits*>(from));
+}
+inline void StoreHalves(Floats value, void* to) {
+  *static_cast<UnalignedHalfBits*>(to) = (HalfBits)vcvt_f16_f32((float32x4_t)value);
+}
+#else
+typedef uint32_t FloatBits __attribute__((vector_size(kVectorBytes)));
+
+// kLanes float16 numbers; what ToFloat does with one (kernels/half.h).
+inline Floats LoadHalves(const void* from) {
+  const FloatBits bits =
+      __builtin_convertvector((HalfBits) * static_cast<const UnalignedHalfBits*>(from), FloatBits);
+  constexpr uint32_t kRebias = (127 - 15) << 23, kSmallestNormal = (127 - 14) << 23;
+  const FloatBits magnitude = (bits & 0x7FFF) << 13;
+  const FloatBits is_subnormal = (FloatBits)(magnitude < (1U << 23));
+  const FloatBits is_not_finite = (FloatBits)(magnitude >= (31U << 23));
+  const FloatBits normal = magnitude + kRebias + (is_not_finite & kRebias);
+  const Floats shifted = (Floats)(magnitude + kSmallestNormal) - (Floats)(FloatBits{} + kSmallestNormal);
+  return (Floats)((is_subnormal & (FloatBits)shifted) | (~is_subnormal & normal) | (bits & 0x8000) << 16);
+}
+// Rounded to nearest, ties to even; what ToHalf does with one. Below 2^-14 halves are multiples of 2^-24,
+// which is the last place of a float near 1/2.
+inline void StoreHalves(Floats value, void* to) {
+  constexpr uint32_t kRebias = (127 - 15) << 23, kSmallestNormal = (127 - 14) << 23, kInfinity = 255U << 23;
+  constexpr uint32_t kTooLarge = 0x477FF000;  // 65520, halfway from the largest half to the next power of two
+  const FloatBits bits = (FloatBits)value, magnitude = bits & 0x7FFFFFFF;
+  const FloatBits normal = (magnitude - kRebias + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+  const FloatBits tiny = (FloatBits)((Floats)magnitude + 0.5F) - BitsOfFloat(0.5F);
+  const FloatBits is_tiny = (FloatBits)(magnitude < kSmallestNormal);
+  const FloatBits is_large = (FloatBits)(magnitude >= kTooLarge);
+  const FloatBits large = 0x7C00 | ((FloatBits)(magnitude > kInfinity) & 0x200);
+  const FloatBits half = (is_large & large) | (~is_large & ((is_tiny & tiny) | (~is_tiny & normal)));
+  *static_cast<UnalignedHalfBits*>(to) = __builtin_convertvector(half | (bits >> 16 & 0x8000), HalfBits);
+}
+#endif
+
+}  // namespace
+}  // namespace edge_embed
+
+#endif  // EDGE_EMBED_KERNELS_SIMD_H_

@@ -1,0 +1,225 @@
+// Rows, one core after the other from the left:
+//
+//   state_1 = G_1[i_1],   state_k [J_1 * ... * J_k, R_k] = state_{k-1} @ G_k[i_k],   row = state_N
+//
+// All states of a row are kept, and ids that begin with the same digits begin with the same states: the ids
+// I_N * p .. I_N * p + I_N - 1 differ in the last core only. A ring is a sum of such chains over r_0 = r_N.
+#ifndef EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
+#define EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
+
+#include "kernels/tt/fast_product.h"
+#include "kernels/tt/tt.h"
+
+namespace edge_embed::tt {
+namespace {
+
+__attribute__((always_inline)) inline size_t At(int64_t size) { return static_cast<size_t>(size); }
+__attribute__((always_inline)) inline unsigned char* Bytes(float* array) {
+  return reinterpret_cast<unsigned char*>(array);
+}
+
+// to[k] = from[k] for numbers of `type`, float32 or float16.
+__attribute__((noinline)) void WidenNumbers(const unsigned char* from, ee_type type, size_t count,
+                                            float* to) {
+  if (type == EE_FLOAT32) {
+    __builtin_memcpy(to, from, count * sizeof(float));
+    return;
+  }
+  size_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) StoreFloats(LoadHalves(from + 2 * k), to + k);
+  if (k == count) return;
+  Half rest[kLanes] = {};
+  __builtin_memcpy(rest, from + 2 * k, (count - k) * sizeof(Half));
+  const Floats widened = LoadHalves(rest);
+  __builtin_memcpy(to + k, &widened, (count - k) * sizeof(float));
+}
+
+// array[first + k] = from[k]
+__attribute__((noinline, noclone)) void NarrowNumbers(const float* from, size_t count, const Output& array,
+                                                      size_t first) {
+  unsigned char* to = static_cast<unsigned char*>(array.data) + first * SizeOf(array.type);
+  if (array.type == EE_FLOAT32) {
+    __builtin_memcpy(to, from, count * sizeof(float));
+    return;
+  }
+  size_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) StoreHalves(LoadFloats(from + k), to + 2 * k);
+  if (k == count) return;
+  Floats rest{};
+  Half narrowed[kLanes];
+  __builtin_memcpy(&rest, from + k, (count - k) * sizeof(float));
+  StoreHalves(rest, narrowed);
+  __builtin_memcpy(to + 2 * k, narrowed, (count - k) * sizeof(Half));
+}
+
+// The buffers of a call begin at cache lines, which the caller's need not.
+constexpr size_t kLineFloats = 64 / sizeof(float);
+__attribute__((always_inline)) inline float* Aligned(double* scratch) {
+  return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(scratch) + 63) & ~uintptr_t{63});
+}
+inline Size AlignedDoubles(Size floats) {
+  return floats.fits() ? Size(floats.saturated() / 2) + kLineFloats : floats;
+}
+__attribute__((always_inline)) inline size_t WholeLines(size_t floats) {
+  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
+class Chain {
+ public:
+  // What a chain has at `scratch`: a state for each core but the last, a slice, and the row of a ring as
+  // doubles.
+  static Size ScratchFloats(const Table& table) {
+    return StateDoubles(table) * static_cast<uint64_t>(table.num_cores - 1) + SliceDoubles(table) +
+           Size(Columns(table)) * 2 + 8 * kLineFloats;
+  }
+
+  __attribute__((noinline)) Chain(const Table& table, float* scratch)
+      : table_(table), last_(At(table.num_cores) - 1) {
+    rows_[0] = At(table.cores[0].columns);
+    for (size_t k = 0; k < last_; ++k) {
+      const Core& core = table.cores[k];
+      if (k > 0) rows_[k] = rows_[k - 1] * At(core.columns);
+      buffers_[k] = scratch;
+      scratch += WholeLines(rows_[k] * At(core.rank_out));
+    }
+    Size paths = At(table.cores[0].rank_in);
+    for (size_t k = 0; k < last_; ++k) paths = paths * At(table.cores[k].rank_out);
+    run_ = RunLength(paths.saturated(), last_ + 1);
+    ring_row_ = reinterpret_cast<double*>(scratch);
+    columns_ = rows_[last_ - 1] * At(table.cores[last_].columns);
+    slice_ = scratch + WholeLines(2 * columns_);
+  }
+
+  size_t columns() const { return columns_; }
+  size_t prefix_rows() const { return rows_[last_ - 1]; }  // J_1 * ... * J_{N-1}
+
+  // float32 [prefix_rows(), R_{N-1}], what is left of the last core for ids that share all digits but the
+  // last. Not for rings.
+  const unsigned char* Prefix(size_t prefix) {
+    ReadPrefix(prefix, 0);
+    return states_[last_ - 1];
+  }
+
+  // row is float32 [columns()] at any alignment.
+  __attribute__((noinline)) void Row(size_t id, unsigned char* row) {
+    const size_t radix = At(table_.cores[last_].rows), digit = id % radix;
+    const size_t rings = At(table_.cores[0].rank_in);
+    for (size_t ring = 0; ring < rings; ++ring) {
+      ReadPrefix(id / radix, ring);
+      Product product = Times(last_, digit, ring);
+      product.out = row;
+      Multiply(product);
+      if (rings > 1) AddToRing(ring, row);
+    }
+    for (size_t c = 0; c < columns_ && rings > 1; ++c) Store(static_cast<float>(ring_row_[c]), row, c);
+  }
+
+ private:
+  static size_t SliceNumbers(const Core& core) {
+    return At(core.rank_in) * At(core.columns) * At(core.rank_out);
+  }
+
+  // The state before core k times what is read of that core.
+  Product Times(size_t k, size_t digit, size_t ring) {
+    const Core& core = table_.cores[k];
+    const size_t rank = At(core.rank_in);
+    Product product;
+    product.state = states_[k - 1];
+    product.row_step = rank * sizeof(float);
+    product.inner_step = sizeof(float);
+    product.slice = Slice(k, digit, ring);
+    product.rows = rows_[k - 1];
+    product.inner = rank;
+    product.columns = At(core.columns) * (k == last_ ? 1 : At(core.rank_out));
+    product.run = run_;
+    product.out = nullptr;
+    return product;
+  }
+
+  // float32 [R_{k-1}, J_k * R_k], where the table has it or in scratch. Of the first core a ring reads the
+  // row r_0, of the last core the columns r_N.
+  __attribute__((noinline)) const unsigned char* Slice(size_t k, size_t digit, size_t ring) {
+    const Core& core = table_.cores[k];
+    const size_t size = SizeOf(table_.core_type), numbers = SliceNumbers(core);
+    const unsigned char* stored = core.data + digit * numbers * size;
+    if (k == 0) {
+      const size_t count = rows_[0] * At(core.rank_out);
+      stored += ring * count * size;
+      if (table_.core_type == EE_FLOAT32) return stored;
+      WidenNumbers(stored, table_.core_type, count, buffers_[0]);
+      return Bytes(buffers_[0]);
+    }
+    const size_t step = k == last_ ? At(core.rank_out) : 1;
+    if (step > 1) {
+      for (size_t i = 0; i < numbers / step; ++i) {
+        slice_[i] = static_cast<float>(LoadNumber(stored, table_.core_type, i * step + ring));
+      }
+      return Bytes(slice_);
+    }
+    if (table_.core_type == EE_FLOAT32) return stored;
+    WidenNumbers(stored, table_.core_type, numbers, slice_);
+    return Bytes(slice_);
+  }
+
+  // Makes the states that are not those of the row before.
+  __attribute__((noinline)) void ReadPrefix(size_t prefix, size_t ring) {
+    if (prefix == prefix_ && ring == ring_) return;
+    size_t digits[kMaxCores];
+    size_t rest = prefix;
+    for (size_t k = last_; k-- > 0;) {
+      digits[k] = rest % At(table_.cores[k].rows);
+      rest /= At(table_.cores[k].rows);
+    }
+    bool same = ring == ring_;
+    for (size_t k = 0; k < last_; ++k) {
+      same = same && digits[k] == digits_[k];
+      if (same) continue;
+      digits_[k] = digits[k];
+      if (k == 0) {
+        states_[0] = Slice(0, digits[0], ring);
+        continue;
+      }
+      Product product = Times(k, digits[k], ring);
+      product.out = Bytes(buffers_[k]);
+      states_[k] = product.out;
+      Multiply(product);
+    }
+    prefix_ = prefix;
+    ring_ = ring;
+  }
+
+  // In float64, so that a ring of any size is one more rounding.
+  __attribute__((noinline)) void AddToRing(size_t ring, const unsigned char* row) {
+    for (size_t c = 0; c < columns_; ++c) {
+      ring_row_[c] = (ring == 0 ? 0.0 : ring_row_[c]) + static_cast<double>(Load<float>(row, c));
+    }
+  }
+
+  static constexpr size_t kNone = ~size_t{0};
+
+  const Table& table_;
+  const size_t last_;
+  size_t columns_;
+  size_t run_;
+  size_t prefix_ = kNone, ring_ = 0;  // what the states are of
+  size_t digits_[kMaxCores] = {kNone, kNone, kNone, kNone, kNone, kNone};
+  size_t rows_[kMaxCores];  // J_1 * ... * J_{k+1}
+  const unsigned char* states_[kMaxCores];
+  float* buffers_[kMaxCores];
+  float* slice_;
+  double* ring_row_;  // the sum of the chains of a ring
+};
+
+// The row of a checked id: of the padding, zeros.
+__attribute__((noinline)) void ReadChecked(const Table& table, Chain& chain, int64_t id, unsigned char* row) {
+  if (id == table.padding_idx) {
+    __builtin_memset(row, 0, chain.columns() * sizeof(float));
+  } else {
+    chain.Row(At(id), row);
+  }
+}
+
+}  // namespace
+}  // namespace edge_embed::tt
+
+#endif  // EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_

@@ -1,0 +1,82 @@
+#include "kernels/variant.h"
+
+#include "kernels/isa/isa.h"
+
+#if __STDC_HOSTED__
+#include <stdlib.h>
+#endif
+
+namespace edge_embed {
+namespace {
+
+template <class Table>
+constexpr Kernels<Table> kReferenceKernels{{GatherReference<Table>, ScratchDoubles<Table>},
+                                           {BagReference<Table>, ScratchDoubles<Table>},
+                                           {LogitsReference<Table>, ScratchDoubles<Table>}};
+
+bool Always() { return true; }
+
+constexpr Variant kReference{"reference", Always, &kReferenceKernels<ant::Table>,
+                             &kReferenceKernels<dpq::Table>, &kReferenceKernels<tt::Table>};
+
+// A library without libc has no environment to read.
+const char* ForcedName() {
+#if __STDC_HOSTED__
+  const char* name = getenv("EDGE_EMBED_FORCE_ISA");
+  return name == nullptr || *name == 0 ? nullptr : name;
+#else
+  return nullptr;
+#endif
+}
+
+bool Equal(const char* a, const char* b) {
+  while (*a != 0 && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+const Variant* Named(const char* name) {
+  for (size_t i = 0; i < kNumVariants; ++i) {
+    if (Equal(kVariants[i]->name, name)) return kVariants[i]->runs_here() ? kVariants[i] : nullptr;
+  }
+  return nullptr;
+}
+
+const Variant* Choose() {
+  const char* forced = ForcedName();
+  if (forced != nullptr) {
+    if (const Variant* named = Named(forced)) return named;
+  }
+  size_t best = 0;
+  while (!kVariants[best]->runs_here()) ++best;
+  return kVariants[best];
+}
+
+const Variant* chosen = nullptr;
+
+}  // namespace
+
+const Variant* const kVariants[] = {
+#if EDGE_EMBED_X86
+    &kAvx512,
+    &kAvx2,
+#endif
+    &kPortable,
+    &kReference,
+};
+const size_t kNumVariants = sizeof(kVariants) / sizeof(kVariants[0]);
+
+const Variant& ChosenVariant() {
+  const Variant* variant = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (variant == nullptr) {  // several threads may find out at once; all find the same
+    variant = Choose();
+    __atomic_store_n(&chosen, variant, __ATOMIC_RELAXED);
+  }
+  return *variant;
+}
+
+const char* RefusedVariant() {
+  const char* forced = ForcedName();
+  return forced != nullptr && Named(forced) == nullptr ? forced : nullptr;
+}
+
+}  // namespace edge_embed

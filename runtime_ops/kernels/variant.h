@@ -1,0 +1,65 @@
+// Kernels in variants, one for each instruction set: the list that dispatch, tests and benchmarks go through.
+//
+// Kernels of a method are templates in kernels/<method>/fast.h, written once. kernels/isa/<variant>.cc
+// compiles them for one instruction set, with flags of its own (cmake/OpsLibrary.cmake), and has the row of
+// the list.
+#ifndef EDGE_EMBED_KERNELS_VARIANT_H_
+#define EDGE_EMBED_KERNELS_VARIANT_H_
+
+#include "kernels/ant/ant.h"
+#include "kernels/dpq/dpq.h"
+#include "kernels/tt/tt.h"
+
+namespace edge_embed {
+
+// One kernel, and the doubles of scratch that any call of it needs.
+template <class Table, class Run>
+struct Kernel {
+  Run* run;
+  Size (*scratch)(const Table&);
+};
+
+// What kernels/use.h says of the reference kernels holds for all of them, but for how sums are rounded.
+template <class Table>
+struct Kernels {
+  Kernel<Table, decltype(GatherReference<Table>)> gather;
+  Kernel<Table, decltype(BagReference<Table>)> bag;
+  Kernel<Table, decltype(LogitsReference<Table>)> logits;
+};
+
+struct Variant {
+  const char* name;
+  bool (*runs_here)();
+  const Kernels<ant::Table>* ant;
+  const Kernels<dpq::Table>* dpq;
+  const Kernels<tt::Table>* tt;
+};
+
+// All that this build has, best first; the last one, "reference", runs everywhere.
+extern const Variant* const kVariants[];
+extern const size_t kNumVariants;
+
+// The best that runs here, or the one that EDGE_EMBED_FORCE_ISA names, found out at the first call. A name
+// that is not in the list, or does not run here, is no choice.
+const Variant& ChosenVariant();
+
+// What EDGE_EMBED_FORCE_ISA asks for in vain, or null.
+const char* RefusedVariant();
+
+inline const Kernels<ant::Table>& KernelsOf(const Variant& variant, const ant::Table&) {
+  return *variant.ant;
+}
+inline const Kernels<dpq::Table>& KernelsOf(const Variant& variant, const dpq::Table&) {
+  return *variant.dpq;
+}
+inline const Kernels<tt::Table>& KernelsOf(const Variant& variant, const tt::Table&) { return *variant.tt; }
+
+// Those to use for a table.
+template <class Table>
+const Kernels<Table>& ChosenKernels(const Table& table) {
+  return KernelsOf(ChosenVariant(), table);
+}
+
+}  // namespace edge_embed
+
+#endif  // EDGE_EMBED_KERNELS_VARIANT_H_

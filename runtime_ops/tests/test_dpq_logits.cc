@@ -1,0 +1,105 @@
+// Logits, by either of the two ways: a table of products, or rows that are made and multiplied. Which one is
+// taken depends on the numbers of rows, codes and states, so there are many of each.
+#include "tests/dpq_case.h"
+#include "tests/use_checks.h"
+
+namespace edge_embed::testing {
+namespace {
+
+void CheckBatches(const DpqShape& shape, const std::vector<size_t>& batches) {
+  const DpqCase made(shape);
+  const std::string what = Context();
+  for (const size_t batch : batches) {
+    for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+      Context() = what + " batch=" + std::to_string(batch) + " output=" + std::to_string(type);
+      CheckLogits(made, batch, type);
+    }
+  }
+}
+
+void TestBatches() {
+  const std::vector<size_t> batches = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 64};
+  CheckBatches({70, 16, 5, 3, false, 40}, batches);                      // products
+  CheckBatches({7, 16, 5, 3, false, 2}, batches);                        // rows
+  CheckBatches({70, 11, 8, 4, true, 69, 1, true, EE_FLOAT16}, batches);  // hostile codes
+  CheckBatches({13, 11, 9, 7, false, kNoPadding, 3, true, EE_FLOAT16}, batches);
+}
+
+void TestGroupsAndWidths() {
+  for (const int64_t groups : {1, 2, 7, 8, 9, 15, 16, 17, 24, 25, 33, 64}) {
+    for (const int64_t width : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64}) {
+      CheckBatches({33, 4, groups, width, false, 31}, {1, 3});
+      CheckBatches({5, 4, groups, width, true}, {1, 3});
+    }
+  }
+}
+
+void TestEveryBitWidth() {
+  for (int bits = 1; bits <= 16; ++bits) {
+    for (const int64_t rows : {3, 70, 1030}) CheckBatches({rows, int64_t{1} << bits, 3, 2, true}, {1, 2});
+    if (bits > 1) CheckBatches({70, (int64_t{1} << bits) - 1, 3, 2, false, 5, 2, true}, {1, 2});
+  }
+}
+
+// Part of the rows, around the sizes of blocks: all of that is written, and nothing else.
+void TestParts() {
+  for (const int64_t num_codes : {2, 1024}) {
+    const DpqCase made({90, num_codes, 3, 2});
+    const dpq::Table table = made.table();
+    const GuardedBuffer scratch = MakeScratch(table);
+    const std::vector<float> hidden(10 * made.dim(), 1.0F);
+    std::vector<float> all(10 * 90);
+    size_t bad = 0;
+    CHECK(TestedKernels(table).logits.run(table, hidden.data(), 10, 0, 90, Output{all.data(), EE_FLOAT32},
+                                          Doubles(scratch), &bad) == EE_OK);
+    for (const size_t begin : std::vector<size_t>{0, 1, 15, 16, 31, 60}) {
+      for (const size_t end : std::vector<size_t>{60, 61, 64, 75, 76, 90}) {
+        std::vector<float> part(10 * 90, -7.0F);
+        CHECK(TestedKernels(table).logits.run(table, hidden.data(), 10, begin, end,
+                                              Output{part.data(), EE_FLOAT32}, Doubles(scratch),
+                                              &bad) == EE_OK);
+        for (size_t k = 0; k < part.size(); ++k) {
+          const bool inside = k % 90 >= begin && k % 90 < end;
+          CHECK(inside ? std::fabs(part[k] - all[k]) < 1e-5F : part[k] == -7.0F);
+        }
+      }
+    }
+  }
+}
+
+// A state that holds what is not a number leaves the others alone, and meets the padding row as any other.
+void TestNotANumberStaysInItsState() {
+  for (const int64_t rows : {10, 100}) {
+    const DpqCase made({rows, 4, 3, 2, false, 1});
+    const GuardedBuffer scratch = MakeScratch(made.table());
+    std::vector<float> hidden(3 * made.dim(), 1.0F);
+    hidden[made.dim() + 2] = std::numeric_limits<float>::infinity();
+    const size_t count = static_cast<size_t>(rows);
+    std::vector<float> logits(3 * count);
+    size_t bad = 0;
+    CHECK(TestedKernels(made.table())
+              .logits.run(made.table(), hidden.data(), 3, 0, count, Output{logits.data(), EE_FLOAT32},
+                          Doubles(scratch), &bad) == EE_OK);
+    for (size_t id = 0; id < count; ++id) {
+      CHECK(std::isfinite(logits[id]) && std::isfinite(logits[2 * count + id]));
+      CHECK(!std::isfinite(logits[count + id]));
+    }
+    CHECK(std::isnan(logits[count + 1]));
+    CHECK(logits[1] == 0.0F && !std::signbit(logits[1]));
+  }
+}
+
+}  // namespace
+}  // namespace edge_embed::testing
+
+int main() {
+  using namespace edge_embed::testing;
+  ForEachVariant([] {
+    TestBatches();
+    TestGroupsAndWidths();
+    TestEveryBitWidth();
+    TestParts();
+    TestNotANumberStaysInItsState();
+  });
+  return 0;
+}

@@ -1,0 +1,81 @@
+"""Every instruction set that the library has kernels for gives the same results, in ONNX Runtime."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edge_embed
+from edge_embed.inspection.doctor import diagnose
+
+SIZES = (300, 48)  # rows, columns
+ISAS = diagnose().library.isas
+
+
+class EveryUse(nn.Module):
+    """Rows, a bag and an output layer over a table of each method, in float32 and float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dpq = edge_embed.DPQEmbedding(*SIZES, num_codes=16, num_groups=12, padding_idx=1)
+        self.ant = edge_embed.ANTEmbedding(*SIZES, num_anchors=9)
+        self.tt = edge_embed.TTEmbedding(*SIZES, rank=8)
+        self.bags = nn.ModuleList(
+            [
+                edge_embed.DPQEmbeddingBag(*SIZES, num_codes=37, num_groups=8).freeze("float16"),
+                edge_embed.ANTEmbeddingBag(*SIZES, num_anchors=9, mode="sum").freeze("int8"),
+                edge_embed.TTEmbeddingBag(*SIZES, rank=4, mode="max"),
+            ]
+        )
+        self.heads = nn.ModuleList(edge_embed.TiedOutput(layer) for layer in (self.dpq, self.ant, self.tt))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        bags = sum(bag(ids) for bag in self.bags)
+        rows = self.dpq(ids) + self.ant(ids) + self.tt(ids) + bags.unsqueeze(1)
+        return torch.cat([head(rows) for head in self.heads], -1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("isa")
+    torch.manual_seed(0)
+    edge_embed.save(EveryUse().eval(), folder / "model.pt", torch.randint(0, SIZES[0], (2, 5)))
+    edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx")
+    return folder
+
+
+def command(isa: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    run = "import sys; from edge_embed.cli import main; main()"
+    environment = os.environ | {"EDGE_EMBED_FORCE_ISA": isa}
+    return subprocess.run(
+        [sys.executable, "-c", run, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_each_passes_validation(isa: str, folder: Path) -> None:
+    if not ISAS[isa]:
+        pytest.skip(f"this processor has no {isa}")
+    files = [str(folder / "model.pt"), str(folder / "model.onnx")]
+    done = command(isa, "validate", *files, "--iterations", "2", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    paths = [path for table in json.loads(done.stdout)["tables"] for path in table["paths"]]
+    assert {path["status"] for path in paths} == {"passed"}
+    assert json.loads(command(isa, "doctor", "--json").stdout)["library"]["isa"] == isa
+
+
+def test_one_that_is_not_there_is_refused(folder: Path) -> None:
+    done = command("sse9", "doctor")
+    assert done.returncode == 1
+    assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that this library has" in done.stdout
+
+
+def test_the_best_one_is_chosen() -> None:
+    library = diagnose().library
+    assert library.isa == next(name for name, runs in library.isas.items() if runs)
+    assert list(library.isas)[-1] == "reference"
