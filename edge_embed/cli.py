@@ -3,10 +3,12 @@
 Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 1 anything else.
 """
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 from edge_embed.errors import EdgeEmbedError
 
 Function = Callable[..., Any]
+_BAD_INPUT = 2
 _AS_JSON = "edge_embed.json"
 _FILE_WIDTH = 120  # of tables in logs and files, which have no width of their own
 
@@ -48,6 +51,19 @@ class _Commands(click.Group):
                 click.echo(json.dumps({"error": str(error), "exit_code": error.exit_code}))
             click.echo(f"Error: {error}", err=True)
             context.exit(error.exit_code)
+        except OSError as error:  # of the path of an input, or of stdout; click itself treats a closed pipe
+            if error.errno == errno.EPIPE:
+                raise
+            click.echo(f"Error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            if error.filename is None:
+                _discard_output()
+            context.exit(_BAD_INPUT if error.errno == errno.ENAMETOOLONG else 1)
+
+
+def _discard_output() -> None:
+    """Nothing is written to stdout any more: what is left in its buffer would fail again when Python ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

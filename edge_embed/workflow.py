@@ -144,6 +144,8 @@ def export(
 
 def _keep_source(program: Program, output: Path) -> None:
     """An export must not replace the model that it is made from, not even by force."""
+    if not output.name:
+        raise BadInputError(f"{str(output)!r}: is no name of a file: add one to the path")
     for path in (output, output.with_name(output.name + ".data")):
         if program.source is not None and path.exists() and path.samefile(program.source):
             raise BadInputError(f"{path}: is the model itself: choose another output path")

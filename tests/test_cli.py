@@ -194,6 +194,27 @@ def test_a_full_disk_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 252, ".", ""])
+def test_names_that_no_file_can_have_cost_one_line(
+    name: str, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("export", saved, "--target", "onnx", "--output", name)
+    assert done.exit_code in (1, 2)
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_a_result_that_cannot_be_written_costs_one_line(exported: Path) -> None:
+    command = [sys.executable, "-c", "from edge_embed.cli import main; main()", "inspect", str(exported)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: output: No space left on device\n"
+
+
 def test_help_does_not_wait_for_torch() -> None:
     code = "import sys; from edge_embed.cli import main\ntry: main(['-h'])\nfinally: assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -80,6 +80,7 @@ class Bag(CompressedEmbedding):
             raise BadInputError(f"offsets must be integers, got {offsets.dtype}: convert them with offsets.long()")
         begins = integer_ids(offsets).long()
         if self.include_last_offset:
+            _check_example(offsets.shape[0])
             return begins
         return torch.cat((begins, begins.new_full((1,), ids.shape[0])))
 
@@ -95,6 +96,12 @@ class Bag(CompressedEmbedding):
     def extra_repr(self) -> str:
         """Sizes, state and mode."""
         return f"{super().extra_repr()}, mode={self.mode!r}"
+
+
+def _check_example(num_offsets: int | torch.SymInt) -> None:
+    """Refuse one bag as the example of a model: ``torch.export`` would fix the number of bags, len(offsets) - 1 = 1."""
+    if torch.compiler.is_exporting() and isinstance(num_offsets, torch.SymInt) and num_offsets.node.hint == 2:
+        raise BadInputError("the example has one bag, with include_last_offset: give two or more, any number runs then")
 
 
 def _signature(bag: type[Bag]) -> inspect.Signature:

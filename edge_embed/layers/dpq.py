@@ -10,6 +10,7 @@ submission), with what the authors' released code adds: SX passes the straight-t
 and a batch norm standardises the distances. Distances and codes: `edge_embed.ops.dpq`.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -104,6 +105,8 @@ class DPQEmbedding(CompressedEmbedding):
         self.variant, self.share_subspaces = variant, share_subspaces
         self.distance_norm, self.init_scale = distance_norm, init_scale
         self._check_sizes()
+        if not (isinstance(init_scale, int | float) and 0 <= init_scale < math.inf):
+            raise BadInputError(f"init_scale must be a finite number of at least 0, got {init_scale!r:.80}")
         groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.query = nn.Parameter(torch.empty(num_embeddings, embedding_dim, **options))

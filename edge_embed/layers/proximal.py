@@ -66,8 +66,9 @@ class ProximalOptimizer(Optimizer):
 
     @penalty.setter
     def penalty(self, penalty: float) -> None:
-        if not penalty >= 0 or penalty == float("inf"):
-            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty}")
+        is_number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
+        if not is_number or not 0 <= penalty <= torch.finfo(torch.float32).max:
+            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty!r:.80}")
         self._penalty = penalty
 
     @property

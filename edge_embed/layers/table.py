@@ -16,6 +16,8 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, row_blocks
 from edge_embed.ops.operators import TableOperators, Use
 
+_MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory
+
 
 class CompressedEmbedding(nn.Module, ABC):
     """Base of the embedding layers: an ``nn.Embedding`` whose table is never stored dense.
@@ -27,7 +29,7 @@ class CompressedEmbedding(nn.Module, ABC):
         dtype: of the rows, as for ``nn.Embedding``.
 
     Raises:
-        BadInputError: for impossible sizes.
+        BadInputError: for impossible sizes, or a type that is no float.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class CompressedEmbedding(nn.Module, ABC):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = _checked_padding(padding_idx, num_embeddings)
         self.dtype = dtype or torch.get_default_dtype()
+        if not self.dtype.is_floating_point:
+            raise BadInputError(f"dtype must be a float type, got {self.dtype}")
 
     @property
     @abstractmethod
@@ -176,6 +180,8 @@ def check_count(name: str, count: object, least: int = 1) -> None:
         raise BadInputError(f"{name} must be an integer, got {count!r}")
     if count < least:
         raise BadInputError(f"{name} must be at least {least}, got {count}")
+    if count > _MOST:
+        raise BadInputError(f"{name} must be at most {_MOST}, got {count:.3g}")
 
 
 def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:

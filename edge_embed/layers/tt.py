@@ -25,6 +25,9 @@ from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 _DEFAULT_CORES = 3
 
 
+_MOST_FACTORED = 10**9  # rows; the search takes a second there
+
+
 class TTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is a product of a few small cores.
 
@@ -74,7 +77,7 @@ class TTEmbedding(CompressedEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         count = _number_of_cores(num_cores, row_shape, col_shape)
-        rows = factorization.row_shape(num_embeddings, count) if row_shape is None else row_shape
+        rows = _automatic_rows(num_embeddings, count) if row_shape is None else row_shape
         columns = factorization.column_shape(embedding_dim, count) if col_shape is None else col_shape
         self.row_shape = _checked("row_shape", rows, count)
         self.col_shape = _checked("col_shape", columns, count)
@@ -203,6 +206,14 @@ class TTEmbedding(CompressedEmbedding):
             f"{self.num_embeddings}, {self.embedding_dim}, row_shape={self.row_shape}, col_shape={self.col_shape}, "
             f"ranks={self.ranks}{optional}, frozen={self.frozen}"
         )
+
+
+def _automatic_rows(num_embeddings: int, count: int) -> tuple[int, ...]:
+    if num_embeddings > _MOST_FACTORED:
+        raise BadInputError(
+            f"row_shape cannot be found for {num_embeddings} rows (above {_MOST_FACTORED}): give row_shape"
+        )
+    return factorization.row_shape(num_embeddings, count)
 
 
 def _number_of_cores(given: int | None, *shapes: Sequence[int] | None) -> int:

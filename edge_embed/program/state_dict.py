@@ -14,14 +14,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
+from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)
 
 _EXPECTED = "expected package.module:function, such as mymodel.tagger:make_model"
+_WEIGHTS_ALONE = "save them with torch.save(model.state_dict(), path)"
+# What wrappers of modules, DistributedDataParallel and torch.compile, put before every name.
+_PREFIXES = ("module.", "_orig_mod.")
 # Where training scripts put the weights among the epoch, the optimiser and the rest.
 _NESTED = ("state_dict", "model_state_dict", "model")
 
@@ -37,7 +42,7 @@ def import_factory(name: str) -> Factory:
         raise BadInputError(f"--model {name!r:.200}: {_EXPECTED}")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the module's own code may raise anything
+    except (Exception, SystemExit) as error:  # the module's own code may raise anything
         reason = f"{type(error).__name__}: {error!s:.200}"
         raise BadInputError(f"--model {name}: {module_name} cannot be imported ({reason})") from error
     factory = getattr(module, attribute, None)
@@ -56,17 +61,26 @@ def load_into(factory: Factory, path: Path) -> nn.Module:
     """
     try:
         module = factory()
-    except Exception as error:  # the user's own code
+    except (Exception, SystemExit) as error:  # the user's own code
         raise BadInputError(f"the function of --model failed: {type(error).__name__}: {error!s:.200}") from error
     if not isinstance(module, nn.Module):
         raise BadInputError(f"the function of --model returned a {type(module).__name__}, expected a torch.nn.Module")
-    weights = _weights(path)
+    weights = _without_prefixes(_weights(path), module)
     try:
         module.load_state_dict(_with_aliases(weights, module))
     except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
         reason = " ".join(str(error).split())
         raise BadInputError(f"{path}: does not fit the model of --model: {reason:.1000}") from error
     return module
+
+
+def _without_prefixes(weights: Mapping[str, Tensor], module: nn.Module) -> Mapping[str, Tensor]:
+    """The weights under the names that they have in the model, if it was wrapped when they were saved."""
+    own = list(module.state_dict())
+    for prefix in _PREFIXES:
+        if all(name.startswith(prefix) for name in weights) and not any(name.startswith(prefix) for name in own):
+            consume_prefix_in_state_dict_if_present(weights, prefix)  # type: ignore[arg-type]
+    return weights
 
 
 def _with_aliases(weights: Mapping[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
@@ -90,7 +104,7 @@ def _weights(path: Path) -> Mapping[str, Tensor]:
     if isinstance(content, Mapping):
         content = _nested(content, path)
     if not _is_state_dict(content):
-        raise BadInputError(f"{path}: holds no state_dict: save one with torch.save(model.state_dict(), path)")
+        raise BadInputError(f"{path}: holds no state_dict: {_WEIGHTS_ALONE}")
     return content  # type: ignore[no-any-return]
 
 
@@ -112,13 +126,20 @@ def _is_state_dict(content: object) -> bool:
 def _unpickled(path: Path) -> Any:
     with path.open("rb") as file:
         is_archive = file.read(2) == b"PK"
-    if is_archive:
-        Archive(path)  # torch.load does not compare the checksums of its members
+    archive = Archive(path) if is_archive else None  # torch.load does not compare the checksums of its members
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
-        reason = str(error).strip().partition("\n")[0]
-        raise BadInputError(
-            f"{path}: is damaged, or holds more than weights ({reason:.200}): "
-            "save them with torch.save(model.state_dict(), path)"
-        ) from error
+        reason = _refused(archive) or f"{type(error).__name__}"
+        raise BadInputError(f"{path}: is damaged, or holds more than weights ({reason}): {_WEIGHTS_ALONE}") from error
+
+
+def _refused(archive: Archive | None) -> str:
+    """What a checkpoint would look up beside tensors, if that can be read; torch's own message is advice to run it."""
+    if archive is None or "data.pkl" not in archive:
+        return ""
+    try:
+        names = refused_names(archive.read("data.pkl"), TENSOR_NAMES)
+    except ValueError:
+        return ""
+    return f"it needs {', '.join(sorted(names)):.200}" if names else ""

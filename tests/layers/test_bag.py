@@ -173,3 +173,24 @@ def test_a_class_made_from_a_bag_shows_its_own_arguments():
     assert list(inspect.signature(Named).parameters) == ["name"]
     assert Named("words").mode == "sum"
     assert inspect.signature(Same) == inspect.signature(edge_embed.TTEmbeddingBag)
+
+
+def test_one_bag_is_no_example_where_it_would_fix_the_number_of_bags(tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = edge_embed.TTEmbeddingBag(30, 8, rank=2, include_last_offset=True)
+
+        def forward(self, ids, offsets):
+            return self.bag(ids, offsets)
+
+    ids = torch.tensor([1, 2, 3])
+    with pytest.raises(BadInputError, match="the example has one bag, with include_last_offset: give two or more"):
+        edge_embed.save(Model(), tmp_path / "model.pt", (ids, torch.tensor([0, 3])))
+    edge_embed.save(Model(), tmp_path / "model.pt", (ids, torch.tensor([0, 1, 3])))
+    edge_embed.export(tmp_path / "model.pt", "onnx", tmp_path / "model.onnx")
+    session = edge_embed.create_session(tmp_path / "model.onnx")
+    for offsets in ([0, 3], [0, 1, 2, 3], [0]):
+        given = ids[: offsets[-1]].numpy()
+        (bags,) = session.run(None, {"ids": given, "offsets": torch.tensor(offsets).numpy()})
+        assert bags.shape == (len(offsets) - 1, 8)

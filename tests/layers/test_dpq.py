@@ -100,6 +100,9 @@ def test_a_batch_of_padding_only_teaches_nothing(make_layer, variant):
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
+        ((2**70, 12, 4, 3), {}, "num_embeddings must be at most 1099511627776, got 1.18e"),
+        ((20, 12, 4, 3), {"init_scale": float("nan")}, "init_scale must be a finite number of at least 0, got nan"),
+        ((20, 12, 4, 3), {"dtype": torch.int64}, "dtype must be a float type, got torch.int64"),
         ((20, 12, 1, 3), {}, "num_codes must be 2 to 65536, got 1"),
         ((20, 12, 65537, 3), {}, "num_codes must be 2 to 65536, got 65537"),
         ((20, 12, 4, 5), {}, "num_groups must divide embedding_dim, got 5 and 12"),

@@ -59,12 +59,13 @@ def test_ranks_are_cut_to_what_the_shapes_can_use():
         ({"col_shape": [2, 5]}, r"col_shape \[2, 5\] makes 10 columns, got embedding_dim 12"),
         ({"rank": 0}, r"rank\[0\] must be at least 1, got 0"),
         ({"rank": [2, 2, 2]}, r"rank \[2, 2, 2\] has 3 numbers, expected 2"),
+        ({"num_embeddings": 10**12}, "row_shape cannot be found for 1000000000000 rows.* give row_shape"),
         ({"rank": [2, -1]}, r"rank\[1\] must be at least 1, got -1"),
     ],
 )
 def test_impossible_sizes_are_refused_with_the_numbers(options, message):
     with pytest.raises(BadInputError, match=message):
-        TTEmbedding(20, 12, **{"rank": 4} | options)
+        TTEmbedding(**{"num_embeddings": 20, "embedding_dim": 12, "rank": 4} | options)
 
 
 def test_what_could_never_be_packed_is_refused_before_training():

@@ -1,5 +1,6 @@
 """Weights alone, with a function that makes their model."""
 
+import datetime
 import sys
 
 import pytest
@@ -37,6 +38,9 @@ def cores(rows=30):
 
 def fewer_cores():
     return cores(29)
+
+def leaving():
+    raise SystemExit(7)
 
 def broken():
     raise ValueError("no such corpus")
@@ -125,6 +129,7 @@ def test_functions_that_are_not_there(folder, name, message):
     [
         ("larger", r"size mismatch for words.query.*\[30, 8\].*\[40, 8\]"),
         ("broken", "ValueError: no such corpus"),
+        ("leaving", "SystemExit: 7"),
         ("nothing", "returned a NoneType"),
     ],
 )
@@ -147,6 +152,20 @@ def test_of_several_sets_of_weights_it_says_which(folder, caplog):
     loaded = load_into(factory(folder), folder / "weights.pt")
     assert torch.equal(loaded.words.query, model.words.query)
     assert "takes the weights of 'model', not of 'ema'" in caplog.text
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+def test_what_a_wrapper_put_before_every_name_is_dropped(folder, prefix):
+    model = factory(folder)()
+    torch.save({prefix + name: tensor for name, tensor in model.state_dict().items()}, folder / "weights.pt")
+    assert torch.equal(load_into(factory(folder), folder / "weights.pt").words.query, model.words.query)
+
+
+def test_what_a_checkpoint_holds_beside_weights_is_named(folder):
+    checkpoint = {"state_dict": factory(folder)().state_dict(), "made": datetime.date(2026, 11, 21)}
+    torch.save(checkpoint, folder / "weights.pt")
+    with pytest.raises(BadInputError, match=r"holds more than weights \(it needs .*datetime\.date\): save them"):
+        load_into(factory(folder), folder / "weights.pt")
 
 
 def test_files_without_weights(folder):
