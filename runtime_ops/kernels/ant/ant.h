@@ -3,7 +3,7 @@
 //   row(i) = weight_scale * sum over t in [row_offsets[i], row_offsets[i+1]) of weights[t] *
 //   anchors[anchor_ids[t]]
 //
-// The sum is in float64. A row without weights is zero.
+// A row without weights is zero.
 //
 // Everything here works on raw pointers: no runtime, no exceptions, no allocation, no libc.
 #ifndef EDGE_EMBED_KERNELS_ANT_ANT_H_

@@ -5,7 +5,7 @@
 //
 // i_1 .. i_N are the digits of i in the mixed radix I_1 .. I_N, i_1 the most significant; j_1 .. j_N those of
 // the column in J_1 .. J_N. R_0 = R_N, which is 1 for TT (the trace of a 1x1 matrix is its number) and larger
-// for TR. Everything is summed in float64.
+// for TR.
 //
 // Everything here works on raw pointers: no runtime, no exceptions, no allocation, no libc.
 #ifndef EDGE_EMBED_KERNELS_TT_TT_H_
