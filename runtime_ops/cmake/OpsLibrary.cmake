@@ -68,6 +68,9 @@ function(edge_embed_add_ops_library target freestanding)
   edge_embed_compile_options(${target})
   # SYSTEM: the header of another project is not ours to keep free of warnings.
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
+  # Adapters check sizes and call kernels: no time to win there.
+  set_source_files_properties(${EDGE_EMBED_C_API_SOURCES} ${EDGE_EMBED_ORT_SOURCES} PROPERTIES COMPILE_OPTIONS
+                              "$<$<CONFIG:Release>:-Os>")
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -fno-threadsafe-statics
                                            -ffunction-sections -fdata-sections
                                            -fno-asynchronous-unwind-tables -fno-unwind-tables)

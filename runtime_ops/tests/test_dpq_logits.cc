@@ -1,5 +1,6 @@
-// Logits, by either of the two ways: a table of products, or rows that are made and multiplied. Which one is
-// taken depends on the numbers of rows, codes and states, so there are many of each.
+// Logits, by each of the ways: tables of products, for codes of four bits those of many rows at once, or rows
+// that are made and multiplied. Which one is taken depends on the numbers of rows, codes and states, so there
+// are many of each.
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
 
@@ -41,9 +42,24 @@ void TestEveryBitWidth() {
   }
 }
 
+// Many rows at once, around the sizes of registers and of the words that are turned in them.
+void TestFourBits() {
+  for (const int64_t groups : {1, 7, 8, 9, 16, 17, 63, 64, 65, 72, 128, 133}) {
+    for (const int64_t width : {1, 3}) CheckBatches({67, 16, groups, width, false, 66}, {1, 4});
+  }
+  for (const int64_t width : {2, 4, 7, 8, 9, 15, 16, 17, 24}) {
+    CheckBatches({64, 16, 9, width, true}, {1, 5});
+    CheckBatches({64, 16, 9, width, false, 3, 3, false, EE_FLOAT16}, {1, 5});
+  }
+  for (const int64_t num_codes : {9, 10, 15, 16}) {
+    CheckBatches({80, num_codes, 13, 3, false, 64, 1, true}, {1, 2, 3, 4, 5, 8});
+  }
+  for (int64_t rows = 63; rows < 82; ++rows) CheckBatches({rows, 16, 65, 2, false, rows - 1}, {1, 4});
+}
+
 // Part of the rows, around the sizes of blocks: all of that is written, and nothing else.
 void TestParts() {
-  for (const int64_t num_codes : {2, 1024}) {
+  for (const int64_t num_codes : {2, 16, 1024}) {
     const DpqCase made({90, num_codes, 3, 2});
     const dpq::Table table = made.table();
     const GuardedBuffer scratch = MakeScratch(table);
@@ -98,6 +114,7 @@ int main() {
     TestBatches();
     TestGroupsAndWidths();
     TestEveryBitWidth();
+    TestFourBits();
     TestParts();
     TestNotANumberStaysInItsState();
   });

@@ -115,7 +115,7 @@ __attribute__((always_inline)) inline void CopyBytes(const unsigned char* from, 
   if (count == 1) *to = *from;
 }
 // The same, where a call is no matter.
-__attribute__((noinline)) void CopyRest(const unsigned char* from, size_t count, unsigned char* to) {
+__attribute__((noinline)) inline void CopyRest(const unsigned char* from, size_t count, unsigned char* to) {
   CopyBytes(from, count, to);
 }
 
@@ -163,8 +163,8 @@ __attribute__((always_inline)) inline void PrefetchCodes(const Layout& layout, c
 }
 
 // The ids begin .. end-1 up to the first that is no row; how many.
-__attribute__((noinline)) size_t TakeIds(const Table& table, const Ids& ids, size_t begin, size_t end,
-                                         size_t* taken) {
+__attribute__((noinline)) inline size_t TakeIds(const Table& table, const Ids& ids, size_t begin, size_t end,
+                                                size_t* taken) {
   for (size_t i = begin; i < end; ++i) {
     const int64_t id = ids.At(i);
     if (id < 0 || id >= table.num_embeddings) return i - begin;

@@ -1,12 +1,12 @@
 // logits[b, i] = sum over c of hidden[b, c] * row(i)[c]
 //
-// By a table of products (fast_products.h) where there are enough rows to pay for it. Otherwise a few rows
-// are made and multiplied with all states.
+// By a table of products (fast_products.h, fast_permute.h) where there are enough rows to pay for it.
+// Otherwise a few rows are made and multiplied with all states.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
 
 #include "kernels/dpq/fast_gather.h"
-#include "kernels/dpq/fast_products.h"
+#include "kernels/dpq/fast_permute.h"
 
 namespace edge_embed::dpq {
 namespace {
@@ -104,18 +104,12 @@ __attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& la
   }
 }
 
-// Whether the products of a table are made sooner than so many rows are multiplied.
-template <class Vector>
-bool TablePays(const Table& table, const LogitsCall& call) {
-  return TableFits<Vector>(table) && (call.end - call.begin) >> table.bits >= 4;
-}
-
 inline Size LogitsScratch(const Table& table) {
   const Size columns =
       Size(static_cast<uint64_t>(table.num_groups)) * static_cast<uint64_t>(table.group_width);
   const Size made = (columns + kSums) * kMadeRows;
   const Size floats = Max(made, Max(TableScratch<States>(table), TableScratch<OneState>(table)));
-  return floats.fits() ? Size(floats.saturated() / 2 + 1) : floats;
+  return floats.fits() ? Max(floats.saturated() / 2 + 1, PermuteScratch(table)) : floats;
 }
 
 inline ee_status Logits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
@@ -123,6 +117,7 @@ inline ee_status Logits(const Table& table, const float* hidden, size_t batch, s
   const Layout layout(table);
   const LogitsCall call{hidden, begin, end, static_cast<size_t>(table.num_embeddings), logits};
   size_t state = 0;
+  if (PermuteLogits(table, layout, call, batch, scratch)) return EE_OK;
   if (TablePays<States>(table, call)) {
     while (batch - state > 1) {
       const size_t left = batch - state, count = left < kStates ? left : kStates;

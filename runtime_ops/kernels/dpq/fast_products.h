@@ -65,8 +65,8 @@ struct TableBuffers {
 };
 
 // hidden[b, c] with b innermost and zeros where there are fewer states than `wide`.
-__attribute__((noinline)) void TurnHidden(const float* hidden, size_t columns, size_t states, size_t wide,
-                                          unsigned char* turned) {
+__attribute__((noinline)) inline void TurnHidden(const float* hidden, size_t columns, size_t states,
+                                                 size_t wide, unsigned char* turned) {
   for (size_t b = 0; b < wide; ++b) {
     for (size_t c = 0; c < columns; ++c) {
       Store(b < states ? Load<float>(hidden, b * columns + c) : 0.0F, turned, c * wide + b);
@@ -75,8 +75,8 @@ __attribute__((noinline)) void TurnHidden(const float* hidden, size_t columns, s
 }
 
 template <class Vector>
-__attribute__((noinline)) void MakeProducts(const Table& table, const Layout& layout,
-                                            const TableBuffers<Vector>& buffers) {
+__attribute__((noinline)) inline void MakeProducts(const Table& table, const Layout& layout,
+                                                   const TableBuffers<Vector>& buffers) {
   const size_t width = layout.width, known = layout.last_code + 1, codes = layout.mask + 1;
   unsigned char* out = buffers.products;
   for (size_t group = 0; group < layout.groups; ++group) {
@@ -103,8 +103,8 @@ __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& la
 }
 
 // The codes of a row in a buffer, for the last rows of a table, after which there is nothing to read.
-__attribute__((noinline)) const unsigned char* PadRow(const Layout& layout, const unsigned char* row,
-                                                      unsigned char* buffer) {
+__attribute__((noinline)) inline const unsigned char* PadRow(const Layout& layout, const unsigned char* row,
+                                                             unsigned char* buffer) {
   CopyRest(row, layout.row_bytes, buffer);
   __builtin_memset(buffer + layout.row_bytes, 0, kCodePadding);
   return buffer;
@@ -139,12 +139,18 @@ struct LogitsCall {
   Output logits;
 };
 
+// Whether the products of a table are made sooner than so many rows are multiplied.
+template <class Vector>
+bool TablePays(const Table& table, const LogitsCall& call) {
+  return TableFits<Vector>(table) && (call.end - call.begin) >> table.bits >= 4;
+}
+
 // Logits are written in runs of so many for each state.
 constexpr size_t kRun = 16;
 
 // sums [row, wide] as columns first .. first+rows-1 of the logits of some states.
-__attribute__((noinline)) void WriteRuns(const LogitsCall& call, const float* sums, size_t wide, size_t first,
-                                         size_t rows, size_t state, size_t count) {
+__attribute__((noinline)) inline void WriteRuns(const LogitsCall& call, const float* sums, size_t wide,
+                                                size_t first, size_t rows, size_t state, size_t count) {
   const size_t size = SizeOf(call.logits.type);
   for (size_t b = 0; b < count; ++b) {
     float run[kRun];

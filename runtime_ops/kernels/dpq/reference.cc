@@ -95,8 +95,10 @@ size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
 LogitsWork HeadWork(const Table& table) {
-  return {(Size(Columns(table)) * static_cast<uint64_t>(table.num_codes)).saturated(),
-          static_cast<uint64_t>(table.num_groups)};
+  const uint64_t codes = static_cast<uint64_t>(table.num_codes),
+                 groups = static_cast<uint64_t>(table.num_groups);
+  // Codes of four bits are added several at a time.
+  return {(Size(Columns(table)) * codes).saturated(), table.bits == 4 ? groups / 8 + 1 : groups};
 }
 
 }  // namespace edge_embed::dpq
