@@ -59,7 +59,7 @@ inline Block TakeBlock(Reader& in, int64_t needed) {
 }
 
 // Fields small enough to be multiplied.
-inline bool Small(int64_t number) { return number >= 0 && number < 64; }
+inline bool Small(int64_t number) { return number >= 0 && number < 96; }
 
 // The status says which id or row is at fault, and only then.
 inline bool NamesAPosition(ee_status status) {
