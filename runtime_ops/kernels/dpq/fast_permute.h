@@ -4,7 +4,8 @@
 //   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
 //
 // For that the words of the rows are turned, in registers: the word with groups 8k .. 8k+7 of every row
-// becomes a vector. That costs a seventh of the whole, and saves a second copy of the codes in another order.
+// becomes a vector. That is a seventh of the instructions, and saves a second copy of the codes in another
+// order.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 
