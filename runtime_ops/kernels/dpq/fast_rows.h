@@ -63,7 +63,8 @@ void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned 
       to += copy.bytes;
     };
     for (size_t k = 0; k < eights; ++k, codes += reader.bits()) reader.template Eight<kClamp>(codes, put);
-    for (size_t k = 0; to != end; ++k) put(k, reader.template One<kClamp>(codes, k));
+    size_t k = 0;
+    while (to != end) put(k, reader.template One<kClamp>(codes, k)), ++k;
   }
 }
 

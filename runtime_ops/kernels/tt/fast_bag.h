@@ -21,7 +21,7 @@ __attribute__((noinline)) void KeepLargestRow(const float* __restrict row, size_
                                               double* __restrict result) {
   for (size_t c = 0; c < columns; ++c) {
     const double value = static_cast<double>(row[c]), largest = result[c];
-    result[c] = (value <= largest) | (largest != largest) ? largest : value;
+    result[c] = ((value <= largest) | (largest != largest)) ? largest : value;
   }
 }
 

@@ -35,8 +35,8 @@ __attribute__((noinline)) void WidenNumbers(const unsigned char* from, ee_type t
 }
 
 // array[first + k] = from[k]
-__attribute__((noinline, noclone)) void NarrowNumbers(const float* from, size_t count, const Output& array,
-                                                      size_t first) {
+__attribute__((noinline)) void NarrowNumbers(const float* from, size_t count, const Output& array,
+                                             size_t first) {
   unsigned char* to = static_cast<unsigned char*>(array.data) + first * SizeOf(array.type);
   if (array.type == EE_FLOAT32) {
     __builtin_memcpy(to, from, count * sizeof(float));
