@@ -226,7 +226,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        with suppress(ValueError):  # their module may have taken it out
+            sys.path.remove(str(folder))
 
 
 def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quiet: bool, exit_code: int = 0) -> None:

@@ -130,7 +130,7 @@ def _unpickled(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
-        reason = _refused(archive) or f"{type(error).__name__}"
+        reason = _refused(archive) or type(error).__name__
         raise BadInputError(f"{path}: is damaged, or holds more than weights ({reason}): {_WEIGHTS_ALONE}") from error
 
 

@@ -36,6 +36,9 @@ inline Floats LoadFloats(const void* from) { return *static_cast<const Unaligned
 inline void StoreFloats(Floats value, void* to) { *static_cast<UnalignedFloats*>(to) = value; }
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
+// As many words as floats: indices, and bits of floats.
+typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
+
 typedef uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
 typedef uint16_t UnalignedHalfBits __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
 

@@ -55,7 +55,7 @@ struct Bags {
 ee_status CheckBags(const Bags& bags, size_t num_ids, size_t* bad_position);
 
 // The kernels. Table is a valid one of any method (kernels/<method>/<method>.h). A call does a part of the
-// work, begin .. end-1, and is given as many doubles of scratch as ScratchDoubles says; it shares neither
+// work, begin .. end-1, and is given as many doubles of scratch as it asks for; it shares neither
 // with another call. Where an id is no row, or its row is damaged, the status says so, *bad_position is the
 // index of that id (logits: of the row), and what comes before it is written. *bad_position is untouched
 // otherwise.

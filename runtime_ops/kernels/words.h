@@ -19,8 +19,6 @@ constexpr bool kTurnsWords = false;
 #endif
 
 constexpr size_t kTurnedWords = 8;
-typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
-
 #if defined(__AVX2__)
 
 typedef uint32_t EightWords __attribute__((vector_size(32)));

@@ -36,7 +36,6 @@ struct Vector {
   typedef T Type __attribute__((vector_size(kLanes * sizeof(T))));
   typedef T Unaligned __attribute__((vector_size(kLanes * sizeof(T)), aligned(1), may_alias));
 };
-typedef Vector<uint32_t>::Type Words;
 
 template <typename T>
 Words LoadWords(const unsigned char* from) {
