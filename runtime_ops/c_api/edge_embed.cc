@@ -6,7 +6,9 @@ namespace {
 
 using edge_embed::Bags;
 using edge_embed::ChosenKernels;
+using edge_embed::HeadInput;
 using edge_embed::Ids;
+using edge_embed::LogitsOutput;
 using edge_embed::Output;
 using edge_embed::Size;
 
@@ -85,12 +87,15 @@ struct Buffer {
   size_t bytes;
 };
 
+// Heads take so many states at a time, which bounds the memory they need.
+constexpr size_t kStatesAtOnce = 16;
+
 // What any use of the table needs: one number for the caller.
 template <class Table>
 ee_status ScratchOf(const Table& table, size_t* bytes) {
   const auto& kernels = ChosenKernels(table);
-  const Size doubles =
-      Max(Max(kernels.gather.scratch(table), kernels.bag.scratch(table)), kernels.logits.scratch(table));
+  const Size head = kernels.logits.scratch(table) + kernels.logits.Prepared(table, kStatesAtOnce);
+  const Size doubles = Max(Max(kernels.gather.scratch(table), kernels.bag.scratch(table)), head);
   uint64_t all;
   if (!(doubles * sizeof(double)).Get(&all)) return EE_SIZE_OVERFLOW;
   *bytes = static_cast<size_t>(all);
@@ -204,10 +209,18 @@ ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, cons
   const ee_status fits = CheckBuffers(table, count, rows, logits, scratch);
   if (fits != EE_OK) return fits;
 
+  const auto& head = ChosenKernels(table).logits;
+  double* const memory = static_cast<double*>(scratch.data);
+  double* const prepared = memory + head.scratch(table).saturated();
+  const size_t columns = Columns(table);
   size_t bad = 0;
-  const ee_status status =
-      ChosenKernels(table).logits.run(table, hidden, count, 0, rows, Output{logits.data, EE_FLOAT32},
-                                      static_cast<double*>(scratch.data), &bad);
+  ee_status status = EE_OK;
+  for (size_t state = 0; state < count; state += kStatesAtOnce) {
+    const size_t states = count - state < kStatesAtOnce ? count - state : kStatesAtOnce;
+    const HeadInput input = head.Prepare(table, hidden + state * columns, states, prepared);
+    const Output out{static_cast<float*>(logits.data) + state * rows, EE_FLOAT32};
+    status = head.run(table, input, 0, rows, LogitsOutput{out, rows, 0}, memory, &bad);
+  }
   return Report(status, bad, bad_row);
 }
 

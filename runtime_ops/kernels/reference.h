@@ -86,11 +86,10 @@ ee_status BagReference(const Table& table, const Ids& ids, const Bags& bags, siz
   return EE_OK;
 }
 
-// Columns begin .. end-1 of logits [batch, num_embeddings]: those of the rows begin .. end-1 of the table.
 template <class Table>
-ee_status LogitsReference(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                          const Output& logits, double* scratch, size_t* bad_position) {
-  const size_t columns = Columns(table), rows = static_cast<size_t>(table.num_embeddings);
+ee_status LogitsReference(const Table& table, const HeadInput& input, size_t begin, size_t end,
+                          const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+  const size_t columns = Columns(table);
   double* row = scratch;
   for (size_t id = begin; id < end; ++id) {
     const ee_status status = ReadCheckedRow(table, static_cast<int64_t>(id), row, scratch + columns);
@@ -98,9 +97,9 @@ ee_status LogitsReference(const Table& table, const float* hidden, size_t batch,
       *bad_position = id;
       return status;
     }
-    for (size_t b = 0; b < batch; ++b) {
-      const double logit = Dot(hidden + b * columns, row, columns);
-      Narrow(&logit, 1, logits.data, logits.type, b * rows + id);
+    for (size_t b = 0; b < input.batch; ++b) {
+      const double logit = Dot(input.hidden + b * columns, row, columns);
+      Narrow(&logit, 1, logits.out.data, logits.out.type, logits.At(b, id));
     }
   }
   return EE_OK;

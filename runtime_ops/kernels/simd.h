@@ -36,6 +36,18 @@ inline Floats LoadFloats(const void* from) { return *static_cast<const Unaligned
 inline void StoreFloats(Floats value, void* to) { *static_cast<UnalignedFloats*>(to) = value; }
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
+// Memory that is told in doubles, from where vectors may lie on; kAlignment more of them than are used.
+constexpr size_t kAlignment = kVectorBytes / sizeof(double);
+
+inline size_t ToAlignment(const double* memory) {
+  const size_t past = reinterpret_cast<uintptr_t>(memory) % kVectorBytes / sizeof(double);
+  return past == 0 ? 0 : kAlignment - past;
+}
+inline float* AlignedFloats(double* memory) { return reinterpret_cast<float*>(memory + ToAlignment(memory)); }
+inline const float* AlignedFloats(const double* memory) {
+  return reinterpret_cast<const float*>(memory + ToAlignment(memory));
+}
+
 // As many words as floats: indices, and bits of floats.
 typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
 

@@ -35,10 +35,20 @@ struct Output {
   ee_type type;  // float32 or float16
 };
 
-// Multiplications of logits for one state: those that a call does before its first row, and those of a row.
-struct LogitsWork {
-  uint64_t call;
-  uint64_t row;
+// What a head is given, and what its kernel has made of that before its first row.
+struct HeadInput {
+  const float* hidden;  // float32 [batch, d], any alignment
+  size_t batch;
+  const double* prepared;
+};
+
+// Where logits go: that of state b and row i is number b * step + i - first.
+struct LogitsOutput {
+  Output out;
+  size_t step;
+  size_t first;
+
+  size_t At(size_t state, size_t row) const { return state * step + row - first; }
 };
 
 enum class BagMode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
@@ -70,10 +80,10 @@ template <class Table>
 ee_status BagReference(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                        const Output& out, double* scratch, size_t* bad_position);
 
-// Columns of logits [batch, num_embeddings], for hidden float32 [batch, d] at any alignment.
+// Logits of the rows begin .. end-1.
 template <class Table>
-ee_status LogitsReference(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                          const Output& logits, double* scratch, size_t* bad_position);
+ee_status LogitsReference(const Table& table, const HeadInput& input, size_t begin, size_t end,
+                          const LogitsOutput& logits, double* scratch, size_t* bad_position);
 
 // What any of them needs: a row, a sum of rows, and what the method needs to make a row.
 template <class Table>

@@ -19,12 +19,30 @@ struct Kernel {
   Size (*scratch)(const Table&);
 };
 
+// A head's kernel may make something of the hidden states before the first row, once for all parts of the
+// work: as many doubles as `prepared` says, which may be none. Where it never makes anything, both are null.
+template <class Table>
+struct Head {
+  decltype(LogitsReference<Table>)* run;
+  Size (*scratch)(const Table&);
+  void (*prepare)(const Table&, const float* hidden, size_t batch, double* prepared) = nullptr;
+  Size (*prepared)(const Table&, size_t batch) = nullptr;
+
+  Size Prepared(const Table& table, size_t batch) const {
+    return prepared == nullptr ? Size(0) : prepared(table, batch);
+  }
+  HeadInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
+    if (prepare != nullptr) prepare(table, hidden, batch, memory);
+    return {hidden, batch, memory};
+  }
+};
+
 // What kernels/use.h says of the reference kernels holds for all of them, but for how sums are rounded.
 template <class Table>
 struct Kernels {
   Kernel<Table, decltype(GatherReference<Table>)> gather;
   Kernel<Table, decltype(BagReference<Table>)> bag;
-  Kernel<Table, decltype(LogitsReference<Table>)> logits;
+  Head<Table> logits;
 };
 
 struct Variant {

@@ -23,9 +23,14 @@ constexpr size_t kTurnedWords = 8;
 
 typedef uint32_t EightWords __attribute__((vector_size(32)));
 typedef uint32_t UnalignedEightWords __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint64_t Pairs __attribute__((vector_size(kVectorBytes)));
 
-// In every quarter or half of a register, four words: the first or last two of a and b by turns, those in
-// pairs, and whole quarters of a and b by turns.
+inline EightWords LoadEight(const unsigned char* from) {
+  return *reinterpret_cast<const UnalignedEightWords*>(from);
+}
+
+// Of four words in every quarter or half of a register: the first or last two of a and b by turns, those in
+// pairs; and whole quarters of a and b.
 #if defined(__AVX512F__)
 inline Words LowWords(Words a, Words b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
@@ -34,66 +39,97 @@ inline Words HighWords(Words a, Words b) {
   return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
 }
 inline Words LowPairs(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 0, 8, 2, 10, 4, 12, 6, 14);
 }
 inline Words HighPairs(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 1, 9, 3, 11, 5, 13, 7, 15);
 }
 inline Words EvenFours(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 0, 1, 4, 5, 8, 9, 12, 13);
 }
 inline Words OddFours(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 2, 3, 6, 7, 10, 11, 14, 15);
 }
 
-// Row i of the first eight beside row i of the second eight.
-inline Words LoadRow(const unsigned char* rows, size_t step, size_t i) {
-  const EightWords low = *reinterpret_cast<const UnalignedEightWords*>(rows + i * step);
-  const EightWords high = *reinterpret_cast<const UnalignedEightWords*>(rows + (i + 8) * step);
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+// The high sixteen bits of products of sixteen bits, in both halves of every word.
+inline Words HighHalves(Words words, uint16_t factor) {
+  return (Words)_mm512_mulhi_epu16((__m512i)words, _mm512_set1_epi16(static_cast<int16_t>(factor)));
 }
 
-// Float number `index % 16` of a table, for every lane.
-inline Floats LookUp16(const unsigned char* table, Words index) {
+// fours[i], fours[i + 4] = words 0 .. 3 and 4 .. 7 of the rows i, i + 4, i + 8, i + 12
+inline void LoadFours(const unsigned char* rows, size_t step, size_t i, Words (&fours)[8]) {
+  const auto two = [=](size_t k) {
+    return __builtin_shufflevector(LoadEight(rows + k * step), LoadEight(rows + (k + 4) * step), 0, 1, 2, 3,
+                                   4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  };
+  const Words low = two(i), high = two(i + 8);
+  fours[i] = EvenFours(low, high);
+  fours[i + 4] = OddFours(low, high);
+}
+
+// Number `index % 16` of a table, for every lane.
+inline Floats LookUp16(const float* table, Words index) {
   return (Floats)_mm512_maskz_permutexvar_ps(0xFFFF, (__m512i)index, (__m512)LoadFloats(table));
 }
 #else
 inline Words LowWords(Words a, Words b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13); }
 inline Words HighWords(Words a, Words b) { return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15); }
-inline Words LowPairs(Words a, Words b) { return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13); }
-inline Words HighPairs(Words a, Words b) { return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15); }
-inline Words EvenFours(Words a, Words b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11); }
-inline Words OddFours(Words a, Words b) { return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15); }
+inline Words LowPairs(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 0, 4, 2, 6);
+}
+inline Words HighPairs(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 1, 5, 3, 7);
+}
+inline Words EvenFours(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 0, 1, 4, 5);
+}
+inline Words OddFours(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 2, 3, 6, 7);
+}
 
-inline Words LoadRow(const unsigned char* rows, size_t step, size_t i) {
-  return *reinterpret_cast<const UnalignedEightWords*>(rows + i * step);
+inline Words HighHalves(Words words, uint16_t factor) {
+  return (Words)_mm256_mulhi_epu16((__m256i)words, _mm256_set1_epi16(static_cast<int16_t>(factor)));
+}
+
+// fours[i], fours[i + 4] = words 0 .. 3 and 4 .. 7 of the rows i, i + 4
+inline void LoadFours(const unsigned char* rows, size_t step, size_t i, Words (&fours)[8]) {
+  const Words low = LoadEight(rows + i * step), high = LoadEight(rows + (i + 4) * step);
+  fours[i] = EvenFours(low, high);
+  fours[i + 4] = OddFours(low, high);
 }
 
 // A permutation has three bits of the index; the fourth one chooses between two.
-inline Floats LookUp16(const unsigned char* table, Words index) {
+inline Floats LookUp16(const float* table, Words index) {
   const __m256 low = _mm256_permutevar8x32_ps((__m256)LoadFloats(table), (__m256i)index);
-  const __m256 high = _mm256_permutevar8x32_ps((__m256)LoadFloats(table + kVectorBytes), (__m256i)index);
+  const __m256 high = _mm256_permutevar8x32_ps((__m256)LoadFloats(table + kLanes), (__m256i)index);
   return (Floats)_mm256_blendv_ps(low, high, (__m256)(index << 28));
 }
 #endif
 
+// The eight nibbles of every word, the lowest first; what is above the low four bits is anything. Shifts take
+// the place of permutations in a processor, multiplications do not: the high half of a product of two times
+// sixteen bits is the one shifted by what the other is a power of two of.
+inline void Nibbles(Words words, Words (&nibbles)[8]) {
+  for (size_t half = 0; half < 8; half += 4) {
+    nibbles[half] = words >> (4 * half);
+    for (size_t j = 1; j < 4; ++j)
+      nibbles[half + j] = HighHalves(nibbles[half], static_cast<uint16_t>(1U << (16 - 4 * j)));
+  }
+}
+
 // words[k][i] = word k of row i, for kLanes rows of eight words, `step` bytes from each other.
-inline void TurnWords(const unsigned char* rows, size_t step, Words (&words)[kTurnedWords]) {
-  Words twos[8], fours[8];
-  for (size_t i = 0; i < 8; i += 2) {
-    const Words row = LoadRow(rows, step, i), next = LoadRow(rows, step, i + 1);
-    twos[i] = LowWords(row, next);
-    twos[i + 1] = HighWords(row, next);
-  }
-  for (size_t i = 0; i < 8; i += 4) {
-    fours[i] = LowPairs(twos[i], twos[i + 2]);
-    fours[i + 1] = HighPairs(twos[i], twos[i + 2]);
-    fours[i + 2] = LowPairs(twos[i + 1], twos[i + 3]);
-    fours[i + 3] = HighPairs(twos[i + 1], twos[i + 3]);
-  }
-  for (size_t k = 0; k < 4; ++k) {
-    words[k] = EvenFours(fours[k], fours[k + 4]);
-    words[k + 4] = OddFours(fours[k], fours[k + 4]);
+__attribute__((always_inline)) inline void TurnWords(const unsigned char* rows, size_t step,
+                                                     Words (&words)[kTurnedWords]) {
+  Words fours[8];
+  for (size_t i = 0; i < 4; ++i) LoadFours(rows, step, i, fours);
+  for (size_t half = 0; half < 8; half += 4) {
+    const Words low = LowWords(fours[half], fours[half + 1]), high = HighWords(fours[half], fours[half + 1]);
+    const Words next_low = LowWords(fours[half + 2], fours[half + 3]);
+    const Words next_high = HighWords(fours[half + 2], fours[half + 3]);
+    words[half] = LowPairs(low, next_low);
+    words[half + 1] = HighPairs(low, next_low);
+    words[half + 2] = LowPairs(high, next_high);
+    words[half + 3] = HighPairs(high, next_high);
   }
 }
 

@@ -64,7 +64,7 @@ struct Bag {
     };
     const Size bag_work = Size(RowWork(table)) * (ids.count / bags.count + 1);
     if (OrtStatus* status =
-            ForRows(node, context, bags.count, bag_work.saturated(), 0, kernel.scratch(table), work)) {
+            ForRows(node, context, bags.count, bag_work.saturated(), kernel.scratch(table), work)) {
       return status;
     }
     return error.none() ? nullptr : FailRow(node, error, ids.At(error.position()), "of ids", table);

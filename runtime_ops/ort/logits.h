@@ -19,6 +19,26 @@ struct Hidden {
 OrtStatus* ReadHidden(const Node& node, const OrtKernelContext* context, size_t columns, Buffer* buffer,
                       Hidden* hidden);
 
+// So many states share what is prepared and the reading of codes; it bounds the memory for that.
+constexpr size_t kStatesAtOnce = 64;
+
+// Calls some(first state, prepared input) until all states are done.
+template <class Table, class Kernel, class Some>
+OrtStatus* ForStates(const Node& node, const Table& table, const Kernel& kernel, const Hidden& hidden,
+                     const Some& some) {
+  const size_t columns = Columns(table), most = hidden.batch < kStatesAtOnce ? hidden.batch : kStatesAtOnce;
+  Buffer buffer(*node.api);
+  if (OrtStatus* status = buffer.Allocate(node, kernel.Prepared(table, most) + 1, sizeof(double)))
+    return status;
+  for (size_t state = 0; state < hidden.batch; state += kStatesAtOnce) {
+    const size_t left = hidden.batch - state, states = left < most ? left : most;
+    const HeadInput input =
+        kernel.Prepare(table, hidden.data + state * columns, states, static_cast<double*>(buffer.data()));
+    if (OrtStatus* status = some(state, input)) return status;
+  }
+  return nullptr;
+}
+
 struct Logits {
   template <class Method>
   static constexpr const char* Name() {
@@ -47,18 +67,18 @@ struct Logits {
 
     const auto& kernel = ChosenKernels(table).logits;
     FirstError error;
-    const auto work = [&](size_t begin, size_t end, double* scratch) {
-      size_t bad = 0;
-      const ee_status status =
-          kernel.run(table, hidden.data, hidden.batch, begin, end, logits, scratch, &bad);
-      if (status != EE_OK) error.Note(status, bad);
+    const auto some_states = [&](size_t state, const HeadInput& input) {
+      char* const data = static_cast<char*>(logits.data) + state * rows * SizeOf(type);
+      const LogitsOutput out{{data, type}, rows, 0};
+      const auto work = [&](size_t begin, size_t end, double* scratch) {
+        size_t bad = 0;
+        const ee_status status = kernel.run(table, input, begin, end, out, scratch, &bad);
+        if (status != EE_OK) error.Note(status, bad);
+      };
+      const Size row_work = Size(input.batch) * HeadWork(table);
+      return ForRows(node, context, rows, row_work.saturated(), kernel.scratch(table), work);
     };
-    const LogitsWork head = HeadWork(table);
-    const Size row_work = Size(hidden.batch) * head.row, call_work = Size(hidden.batch) * head.call;
-    if (OrtStatus* status =
-            ForRows(node, context, rows, row_work.saturated(), call_work, kernel.scratch(table), work)) {
-      return status;
-    }
+    if (OrtStatus* status = ForStates(node, table, kernel, hidden, some_states)) return status;
     return error.none() ? nullptr
                         : FailTableRow(node, error.status(), static_cast<int64_t>(error.position()));
   }

@@ -8,7 +8,6 @@ namespace edge_embed::ort {
 
 // Multiplications or copied numbers that outweigh waking a thread (some microseconds).
 constexpr uint64_t kBlockWork = 1 << 16;
-constexpr uint64_t kRowsOutweighCall = 4;
 // Every block has its own scratch for the whole run, so there is a limit to their number.
 constexpr size_t kMaxBlocks = 64;
 // Up to this many doubles of scratch are on the stack where one thread does it all.
@@ -36,11 +35,9 @@ class FirstError {
   uint64_t first_ = UINT64_MAX;
 };
 
-// A block pays where its rows outweigh waking a thread, and by far what its call does before the first of
-// them.
-inline size_t CountBlocks(size_t rows, uint64_t row_work, Size call_work) {
-  const uint64_t least = Max(kBlockWork, call_work * kRowsOutweighCall).saturated();
-  const uint64_t block = row_work < least ? least / (row_work == 0 ? 1 : row_work) : 1;
+// A block pays where its rows outweigh waking a thread.
+inline size_t CountBlocks(size_t rows, uint64_t row_work) {
+  const uint64_t block = row_work < kBlockWork ? kBlockWork / (row_work == 0 ? 1 : row_work) : 1;
   if (rows / 2 <= block) return 1;
   const uint64_t blocks = rows / block + (rows % block != 0);
   return blocks < kMaxBlocks ? static_cast<size_t>(blocks) : kMaxBlocks;
@@ -51,7 +48,7 @@ inline size_t CountBlocks(size_t rows, uint64_t row_work, Size call_work) {
 // has the number of doubles asked for. Works are multiplications or copied numbers.
 template <typename Work>
 OrtStatus* ForRows(const Node& node, const OrtKernelContext* context, size_t rows, uint64_t row_work,
-                   Size call_work, Size scratch_doubles, const Work& work) {
+                   Size scratch_doubles, const Work& work) {
   struct Job {
     const Work* work;
     size_t rows;
@@ -67,7 +64,7 @@ OrtStatus* ForRows(const Node& node, const OrtKernelContext* context, size_t row
     (*job.work)(begin, begin + share + (index < longer ? 1 : 0), job.scratch + index * job.stride);
   };
 
-  const size_t blocks = CountBlocks(rows, row_work, call_work);
+  const size_t blocks = CountBlocks(rows, row_work);
   if (blocks == 1 && scratch_doubles.saturated() <= kStackDoubles) {
     double scratch[kStackDoubles];
     work(size_t{0}, rows, scratch);

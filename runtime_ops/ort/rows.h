@@ -35,8 +35,7 @@ struct Rows {
       const ee_status status = kernel.run(table, ids, begin, end, rows, scratch, &bad);
       if (status != EE_OK) error.Note(status, bad);
     };
-    if (OrtStatus* status =
-            ForRows(node, context, ids.count, RowWork(table), 0, kernel.scratch(table), work)) {
+    if (OrtStatus* status = ForRows(node, context, ids.count, RowWork(table), kernel.scratch(table), work)) {
       return status;
     }
     return error.none() ? nullptr

@@ -51,6 +51,19 @@ GuardedBuffer MakeScratch(const Table& table) {
 
 inline double* Doubles(const GuardedBuffer& buffer) { return reinterpret_cast<double*>(buffer.data()); }
 
+// Logits [batch, all rows] of the rows begin .. end-1.
+template <class Table>
+ee_status RunLogits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
+                    const Output& out, double* scratch, size_t* bad) {
+  const Head<Table>& head = TestedKernels(table).logits;
+  uint64_t doubles;
+  CHECK(head.Prepared(table, batch).Get(&doubles));
+  const GuardedBuffer prepared(static_cast<size_t>(doubles) * sizeof(double));
+  const HeadInput input = head.Prepare(table, hidden, batch, Doubles(prepared));
+  const LogitsOutput logits{out, static_cast<size_t>(table.num_embeddings), 0};
+  return head.run(table, input, begin, end, logits, scratch, bad);
+}
+
 // float32 or float16 numbers, encoded without the code under test.
 inline uint16_t EncodeHalf(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;

@@ -109,7 +109,7 @@ void CheckRoundings(size_t anchors, float small) {
   size_t bad = 0;
   CHECK(kernels.gather.run(table, ToIds(ids), 0, 1, out(0), Doubles(scratch), &bad) == EE_OK);
   CHECK(kernels.bag.run(table, ToIds(ids), bags, 0, 1, out(1), Doubles(scratch), &bad) == EE_OK);
-  CHECK(kernels.logits.run(table, hidden.data(), 1, 0, 1, out(2), Doubles(scratch), &bad) == EE_OK);
+  CHECK(RunLogits(table, hidden.data(), 1, 0, 1, out(2), Doubles(scratch), &bad) == EE_OK);
   for (size_t c = 0; c <= 2 * kColumns; ++c) {
     CHECK(Rounded(static_cast<double>(sums[c]), exact, exact, EE_FLOAT32));
   }
@@ -196,9 +196,8 @@ void CheckDamage(const AntShape& shape, size_t bad_row, ee_status expected, Dama
                                         Doubles(scratch), &bad) == expected);
   CHECK(bad == bad_row);
   bad = 0;
-  CHECK(TestedKernels(table).logits.run(table, hidden.data(), batch, 0, rows,
-                                        Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
-                                        &bad) == expected);
+  CHECK(RunLogits(table, hidden.data(), batch, 0, rows, Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == expected);
   CHECK(bad == bad_row);
   for (size_t k = 0; k < gathered.size(); ++k) CHECK((gathered[k] == -7.0F) == (k >= bad_row * columns));
   for (size_t k = 0; k < logits.size(); ++k) CHECK((logits[k] == -7.0F) == (k % rows >= bad_row));
@@ -259,8 +258,8 @@ void CheckRow(const AntCase& made, int64_t id, ee_status expected) {
                                      Doubles(scratch), &bad) == expected);
   bad = 77;
   const size_t row = static_cast<size_t>(id);
-  CHECK(TestedKernels(table).logits.run(table, hidden.data(), 1, row, row + 1, Output{out.data(), EE_FLOAT32},
-                                        Doubles(scratch), &bad) == expected);
+  CHECK(RunLogits(table, hidden.data(), 1, row, row + 1, Output{out.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == expected);
   CHECK(bad == (expected == EE_OK ? 77 : row));
 }
 

@@ -66,14 +66,13 @@ void TestParts() {
     const std::vector<float> hidden(10 * made.dim(), 1.0F);
     std::vector<float> all(10 * 90);
     size_t bad = 0;
-    CHECK(TestedKernels(table).logits.run(table, hidden.data(), 10, 0, 90, Output{all.data(), EE_FLOAT32},
-                                          Doubles(scratch), &bad) == EE_OK);
+    CHECK(RunLogits(table, hidden.data(), 10, 0, 90, Output{all.data(), EE_FLOAT32}, Doubles(scratch),
+                    &bad) == EE_OK);
     for (const size_t begin : std::vector<size_t>{0, 1, 15, 16, 31, 60}) {
       for (const size_t end : std::vector<size_t>{60, 61, 64, 75, 76, 90}) {
         std::vector<float> part(10 * 90, -7.0F);
-        CHECK(TestedKernels(table).logits.run(table, hidden.data(), 10, begin, end,
-                                              Output{part.data(), EE_FLOAT32}, Doubles(scratch),
-                                              &bad) == EE_OK);
+        CHECK(RunLogits(table, hidden.data(), 10, begin, end, Output{part.data(), EE_FLOAT32},
+                        Doubles(scratch), &bad) == EE_OK);
         for (size_t k = 0; k < part.size(); ++k) {
           const bool inside = k % 90 >= begin && k % 90 < end;
           CHECK(inside ? std::fabs(part[k] - all[k]) < 1e-5F : part[k] == -7.0F);
@@ -93,9 +92,8 @@ void TestNotANumberStaysInItsState() {
     const size_t count = static_cast<size_t>(rows);
     std::vector<float> logits(3 * count);
     size_t bad = 0;
-    CHECK(TestedKernels(made.table())
-              .logits.run(made.table(), hidden.data(), 3, 0, count, Output{logits.data(), EE_FLOAT32},
-                          Doubles(scratch), &bad) == EE_OK);
+    CHECK(RunLogits(made.table(), hidden.data(), 3, 0, count, Output{logits.data(), EE_FLOAT32},
+                    Doubles(scratch), &bad) == EE_OK);
     for (size_t id = 0; id < count; ++id) {
       CHECK(std::isfinite(logits[id]) && std::isfinite(logits[2 * count + id]));
       CHECK(!std::isfinite(logits[count + id]));

@@ -121,9 +121,8 @@ void TestPartsOfLogits() {
     const auto logits = [&](size_t begin, size_t end) {
       std::vector<float> result(batch * rows, -1e30F);
       size_t bad = 0;
-      CHECK(TestedKernels(table).logits.run(table, hidden.data(), batch, begin, end,
-                                            Output{result.data(), EE_FLOAT32}, Doubles(scratch),
-                                            &bad) == EE_OK);
+      CHECK(RunLogits(table, hidden.data(), batch, begin, end, Output{result.data(), EE_FLOAT32},
+                      Doubles(scratch), &bad) == EE_OK);
       return result;
     };
     const std::vector<float> whole = logits(0, rows);

@@ -101,8 +101,8 @@ void CheckLogits(const Case& made, size_t batch, ee_type type) {
   const Placed hidden_buffer(hidden.bytes(), 3);
   const GuardedBuffer output(batch * rows * OutputSize(type));
   size_t bad = 12345;
-  CHECK(TestedKernels(table).logits.run(table, reinterpret_cast<const float*>(hidden_buffer.data()), batch, 0,
-                                        rows, Output{output.data(), type}, Doubles(scratch), &bad) == EE_OK);
+  CHECK(RunLogits(table, reinterpret_cast<const float*>(hidden_buffer.data()), batch, 0, rows,
+                  Output{output.data(), type}, Doubles(scratch), &bad) == EE_OK);
   CHECK(bad == 12345);
   for (int64_t id = 0; id < made.rows(); ++id) {
     const std::vector<double> row = made.Row(id), terms = made.Row(id, true);
@@ -133,8 +133,8 @@ void CheckParts(const Case& made) {
                                         Doubles(scratch), &bad) == EE_OK);
   CHECK(TestedKernels(table).bag.run(table, ToIds(ids), bags, 2, 4, Output{bagged.data(), EE_FLOAT32},
                                      Doubles(scratch), &bad) == EE_OK);
-  CHECK(TestedKernels(table).logits.run(table, hidden.data(), 2, 2, 4, Output{logits.data(), EE_FLOAT32},
-                                        Doubles(scratch), &bad) == EE_OK);
+  CHECK(RunLogits(table, hidden.data(), 2, 2, 4, Output{logits.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
+        EE_OK);
   for (size_t i = 0; i < 6 * columns; ++i) {
     const bool inside = i / columns == 2 || i / columns == 3;
     CHECK((gathered[i] != -7.0F) == inside);

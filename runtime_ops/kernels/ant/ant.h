@@ -39,10 +39,10 @@ struct Table {
 // it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);       // d
-uint64_t RowWork(const Table& table);     // multiplications of an average row
-LogitsWork HeadWork(const Table& table);  // the products of every anchor, then those of an average row
-Size RowScratch(const Table& table);      // doubles that ReadRow needs at `scratch`
+size_t Columns(const Table& table);     // d
+uint64_t RowWork(const Table& table);   // multiplications of an average row
+uint64_t HeadWork(const Table& table);  // multiplications of an average row's logit
+Size RowScratch(const Table& table);    // doubles that ReadRow needs at `scratch`
 
 // Writes the d numbers of row `id`, which is in range. EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID: the
 // row is damaged, and nothing outside the buffers was read to find out.

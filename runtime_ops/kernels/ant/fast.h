@@ -9,7 +9,8 @@
 namespace edge_embed::ant {
 namespace {
 
-constexpr Kernels<Table> kFast{{Gather, GatherScratch}, {Bag, BagScratchDoubles}, {LogitsOf, LogitsScratch}};
+constexpr Kernels<Table> kFast{
+    {Gather, GatherScratch}, {Bag, BagScratchDoubles}, {LogitsOf, LogitsScratch, Prepare, PreparedDoubles}};
 
 }  // namespace
 }  // namespace edge_embed::ant

@@ -1,6 +1,6 @@
 // logits[b, i] = sum over t of weights[t] * products[anchor of t][b],  products[a][b] = weight_scale * sum
-// over c of hidden[b, c] * anchor a[c]: the anchors are multiplied once for all rows of a call, and a row
-// then takes one multiplication for each of its terms.
+// over c of hidden[b, c] * anchor a[c]: the anchors are multiplied once, before the first row, and a row then
+// takes one multiplication for each of its terms.
 //
 // States go in blocks whose products lie side by side, a vector or several; one state alone has no vectors.
 //
@@ -20,9 +20,8 @@ constexpr size_t kMaxProducts = 1 << 16;  // numbers; more would not stay in cac
 
 struct LogitsCall {
   const Table& table;
-  const float* hidden;
-  size_t batch;
-  Output logits;
+  HeadInput input;
+  LogitsOutput logits;
 };
 
 // sum over c of a[c] * b[c]; a at any alignment. Sums side by side need not wait for each other.
@@ -40,19 +39,14 @@ __attribute__((noinline)) inline double DotInDouble(const float* a, const double
   return total;
 }
 
-inline const float* StateOf(const LogitsCall& call, size_t b) {
-  return call.hidden + b * static_cast<size_t>(call.table.embedding_dim);
-}
-
-// products[a][lane] of the states first .. first + count - 1; zero in the lanes above.
-inline void MultiplyAnchors(const LogitsCall& call, size_t first, size_t count, size_t lanes, double* anchor,
-                            float* products) {
-  const Table& table = call.table;
+// products[a][lane] of `count` states; zero in the lanes above.
+inline void MultiplyAnchors(const Table& table, const float* hidden, size_t count, size_t lanes,
+                            double* anchor, float* products) {
   const size_t columns = static_cast<size_t>(table.embedding_dim);
   for (size_t a = 0; a < static_cast<size_t>(table.num_anchors); ++a) {
     Widen(table.anchors, table.anchor_type, a * columns, 1, columns, anchor);
     for (size_t b = 0; b < lanes; ++b) {
-      const double product = b < count ? DotInDouble(StateOf(call, first + b), anchor, columns) : 0.0;
+      const double product = b < count ? DotInDouble(hidden + b * columns, anchor, columns) : 0.0;
       products[a * lanes + b] = static_cast<float>(product * static_cast<double>(table.weight_scale));
     }
   }
@@ -186,15 +180,14 @@ inline void TransposeQuads(const float* tile, size_t lanes, float (&out)[4][kBlo
 // The tile has logits[row][lane] of a block; the output has the rows of a state side by side.
 inline void WriteLogits(const LogitsCall& call, const float* tile, size_t lanes, size_t first, size_t states,
                         size_t row, size_t rows) {
-  const size_t all_rows = static_cast<size_t>(call.table.num_embeddings);
+  const Output& out = call.logits.out;
   float columns[4][kBlockRows];
   for (size_t b = 0; b < states; ++b) {
     if (lanes > 1 && b % 4 == 0) {
       for (size_t r = 0; r < rows; r += 4) TransposeQuads(tile + r * lanes + b, lanes, columns, r);
     }
-    const size_t at = (first + b) * all_rows + row;
-    StoreAs(call.logits.type, lanes > 1 ? columns[b % 4] : tile, rows,
-            static_cast<unsigned char*>(call.logits.data) + at * SizeOf(call.logits.type));
+    StoreAs(out.type, lanes > 1 ? columns[b % 4] : tile, rows,
+            static_cast<unsigned char*>(out.data) + call.logits.At(first + b, row) * SizeOf(out.type));
   }
 }
 
@@ -235,55 +228,69 @@ inline ee_status LogitsByRows(const LogitsCall& call, size_t begin, size_t end, 
       *bad_position = row;
       return status;
     }
-    for (size_t b = 0; b < call.batch; ++b) {
-      const double logit = DotInDouble(StateOf(call, b), total, columns);
-      Narrow(&logit, 1, call.logits.data, call.logits.type,
-             b * static_cast<size_t>(table.num_embeddings) + row);
+    for (size_t b = 0; b < call.input.batch; ++b) {
+      const double logit = DotInDouble(call.input.hidden + b * columns, total, columns);
+      Narrow(&logit, 1, call.logits.out.data, call.logits.out.type, call.logits.At(b, row));
     }
   }
   return EE_OK;
 }
 
 // Whether the table of products is less work than the rows themselves. Sums in float64 count twice.
-inline bool ProductsPay(const Table& table, size_t batch, size_t rows) {
+inline bool ProductsPay(const Table& table, size_t batch) {
   const double anchors = static_cast<double>(table.num_anchors), states = static_cast<double>(batch);
-  const double columns = static_cast<double>(table.embedding_dim), all = static_cast<double>(rows);
-  const double terms = static_cast<double>(table.num_weights) / static_cast<double>(table.num_embeddings);
-  return (2 * anchors * columns + all * terms) * states < all * columns * (2 * states + terms);
+  const double columns = static_cast<double>(table.embedding_dim);
+  const double all = static_cast<double>(table.num_embeddings);
+  const double terms = static_cast<double>(table.num_weights) / all;
+  return ChooseLanes(table, batch) > 0 &&
+         (2 * anchors * columns + all * terms) * states < all * columns * (2 * states + terms);
 }
 
-constexpr size_t kAlignment = kVectorBytes / sizeof(double);
-
-inline Size LogitsScratch(const Table& table) {
-  const Size wanted = Size(static_cast<uint64_t>(table.num_anchors)) * (kStates / 2);
-  const uint64_t products = wanted.saturated() < kMaxProducts / 2 ? wanted.saturated() : kMaxProducts / 2;
-  return Size(static_cast<uint64_t>(table.embedding_dim)) + products + kAlignment;
-}
-
-inline float* Aligned(double* scratch) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(scratch);
-  const size_t past = address % kVectorBytes / sizeof(double);
-  return reinterpret_cast<float*>(past == 0 ? scratch : scratch + (kAlignment - past));
-}
-
-inline ee_status LogitsOf(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                          const Output& logits, double* scratch, size_t* bad_position) {
-  const LogitsCall call{table, hidden, batch, logits};
-  if (ChooseLanes(table, batch) == 0 || !ProductsPay(table, batch, end - begin)) {
-    return LogitsByRows(call, begin, end, scratch, bad_position);
-  }
-  float* const products = Aligned(scratch + table.embedding_dim);
-  ee_status status = EE_OK;
+// Calls work(first state, states, lanes, floats of the products before) for one block of states after the
+// other.
+template <class Work>
+void ForStates(const Table& table, size_t batch, const Work& work) {
+  size_t at = 0;
   for (size_t first = 0, states; first < batch; first += states) {
     const size_t left = batch - first, lanes = ChooseLanes(table, left);
     states = left < lanes ? left : lanes;
-    MultiplyAnchors(call, first, states, lanes, scratch, products);
-    const ee_status found = LogitsByProducts(call, lanes, first, states, begin, &end, products);
+    work(first, states, lanes, at);
+    at += static_cast<size_t>(table.num_anchors) * lanes;
+  }
+}
+
+// The products of all states, an anchor, and what aligns the products. Lanes are at most those of a block
+// more than states.
+inline Size PreparedDoubles(const Table& table, size_t batch) {
+  if (ChooseLanes(table, 1) == 0) return 0;
+  const Size products = Size(static_cast<uint64_t>(table.num_anchors)) * (batch / 2 + kStates);
+  return products + static_cast<uint64_t>(table.embedding_dim) + kAlignment;
+}
+
+inline void Prepare(const Table& table, const float* hidden, size_t batch, double* prepared) {
+  if (!ProductsPay(table, batch)) return;
+  const size_t columns = static_cast<size_t>(table.embedding_dim);
+  float* const products = AlignedFloats(prepared + columns);
+  ForStates(table, batch, [&](size_t first, size_t states, size_t lanes, size_t at) {
+    MultiplyAnchors(table, hidden + first * columns, states, lanes, prepared, products + at);
+  });
+}
+
+inline Size LogitsScratch(const Table& table) { return static_cast<uint64_t>(table.embedding_dim); }
+
+inline ee_status LogitsOf(const Table& table, const HeadInput& input, size_t begin, size_t end,
+                          const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+  const LogitsCall call{table, input, logits};
+  if (!ProductsPay(table, input.batch)) return LogitsByRows(call, begin, end, scratch, bad_position);
+  const float* const products = AlignedFloats(input.prepared + table.embedding_dim);
+  ee_status status = EE_OK;
+  ForStates(table, input.batch, [&](size_t first, size_t states, size_t lanes, size_t at) {
+    const ee_status found = LogitsByProducts(call, lanes, first, states, begin, &end, products + at);
     if (found != EE_OK) {
       status = found;
       *bad_position = end;
     }
-  }
+  });
   return status;
 }
 

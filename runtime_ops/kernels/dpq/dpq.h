@@ -39,10 +39,10 @@ bool RowBytes(int64_t num_groups, int bits, uint64_t* row_bytes);
 // takes the same few nanoseconds for any size. Everything below expects a table that passed it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);       // d = D*s
-uint64_t RowWork(const Table& table);     // copied values of a row
-LogitsWork HeadWork(const Table& table);  // the products of every code, then one addition a group
-Size RowScratch(const Table& table);      // doubles that ReadRow needs at `scratch`
+size_t Columns(const Table& table);     // d = D*s
+uint64_t RowWork(const Table& table);   // copied values of a row
+uint64_t HeadWork(const Table& table);  // multiplications that a row's logit takes as long as
+Size RowScratch(const Table& table);    // doubles that ReadRow needs at `scratch`
 
 // Writes the d numbers of row `id`, which is in range; exact.
 ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch);

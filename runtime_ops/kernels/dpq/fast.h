@@ -10,7 +10,8 @@
 namespace edge_embed::dpq {
 namespace {
 
-constexpr Kernels<Table> kFast{{Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch}};
+constexpr Kernels<Table> kFast{
+    {Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch, Prepare, PreparedDoubles}};
 
 }  // namespace
 }  // namespace edge_embed::dpq

@@ -68,17 +68,18 @@ inline void StoreLogit(float value, const Output& logits, size_t at) {
 // `count` of the made rows, whose first has the id `first`, times the states from `state` on, of which the
 // last may be missing, as may rows: what is there is then multiplied twice, or for nothing.
 inline void MultiplyTiles(const LogitsCall& call, const MadeRows& made, size_t count, size_t first,
-                          size_t state, size_t batch) {
+                          size_t state) {
+  const size_t batch = call.input.batch;
   const float* states[kTileStates];
   for (size_t b = 0; b < kTileStates; ++b) {
-    states[b] = call.hidden + (state + b < batch ? state + b : state) * made.columns;
+    states[b] = call.input.hidden + (state + b < batch ? state + b : state) * made.columns;
   }
   for (size_t row = 0; row < count; row += kTileRows) {
     float dots[kTileRows][kTileStates];
     DotTile(made, row, states, dots);
     for (size_t r = 0; r < kTileRows && row + r < count; ++r) {
       for (size_t b = 0; b < kTileStates && state + b < batch; ++b) {
-        StoreLogit(dots[r][b], call.logits, (state + b) * call.num_embeddings + first + row + r);
+        StoreLogit(dots[r][b], call.logits.out, call.logits.At(state + b, first + row + r));
       }
     }
   }
@@ -86,9 +87,9 @@ inline void MultiplyTiles(const LogitsCall& call, const MadeRows& made, size_t c
 
 inline size_t RowStep(size_t columns) { return (columns + kSums - 1) / kSums * kSums; }
 
-// The states state .. batch-1. Rows that are missing at the end are multiplied too, and forgotten.
+// Rows that are missing at the end are multiplied too, and forgotten.
 __attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& layout, const LogitsCall& call,
-                                            size_t state, size_t batch, double* scratch) {
+                                            double* scratch) {
   const size_t columns = layout.groups * layout.width, step = RowStep(columns);
   RowMaker* const make = ChooseRowMaker(layout);
   const RowOutput output{reinterpret_cast<unsigned char*>(scratch), step * sizeof(float),
@@ -100,7 +101,7 @@ __attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& la
     size_t ids[kMadeRows], count = 0;
     for (; count < kMadeRows && first + count < call.end; ++count) ids[count] = first + count;
     WriteBlock(table, layout, make, stage, ids, count, output);
-    for (size_t b = state; b < batch; b += kTileStates) MultiplyTiles(call, made, count, first, b, batch);
+    for (size_t b = 0; b < call.input.batch; b += kTileStates) MultiplyTiles(call, made, count, first, b);
   }
 }
 
@@ -108,28 +109,70 @@ inline Size LogitsScratch(const Table& table) {
   const Size columns =
       Size(static_cast<uint64_t>(table.num_groups)) * static_cast<uint64_t>(table.group_width);
   const Size made = (columns + kSums) * kMadeRows;
-  const Size floats = Max(made, Max(TableScratch<States>(table), TableScratch<OneState>(table)));
-  return floats.fits() ? Max(floats.saturated() / 2 + 1, PermuteScratch(table)) : floats;
+  return made.fits() ? Max(made.saturated() / 2 + 1, PaddedRowDoubles(table)) : made;
 }
 
-inline ee_status Logits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                        const Output& logits, double* scratch, size_t*) {
-  const Layout layout(table);
-  const LogitsCall call{hidden, begin, end, static_cast<size_t>(table.num_embeddings), logits};
-  size_t state = 0;
-  if (PermuteLogits(table, layout, call, batch, scratch)) return EE_OK;
-  if (TablePays<States>(table, call)) {
-    while (batch - state > 1) {
-      const size_t left = batch - state, count = left < kStates ? left : kStates;
-      TableLogits<States>(table, layout, call, state, count, scratch);
-      state += count;
+// Whether tables of products are prepared.
+inline bool HasTables(const Table& table, size_t batch) {
+  if (Permutes(table)) return true;
+  return batch == 1 ? TablePays<OneState>(table) : TablePays<States>(table);
+}
+
+// Never less for a larger batch.
+inline Size PreparedDoubles(const Table& table, size_t batch) {
+  if (Permutes(table) || TablePays<States>(table)) return PartsDoubles(table, batch);
+  return TablePays<OneState>(table) ? PartsDoubles(table, 1) : Size(0);
+}
+
+// Calls one(state) for a state that is left over at the end, and some(state, count) for those before.
+template <class One, class Some>
+void ForStates(size_t batch, const One& one, const Some& some) {
+  for (size_t state = 0, count; state < batch; state += count) {
+    count = batch - state < kStates ? batch - state : kStates;
+    if (count == 1) {
+      one(state);
+    } else {
+      some(state, count);
     }
   }
-  if (batch - state == 1 && TablePays<OneState>(table, call)) {
-    TableLogits<OneState>(table, layout, call, state, 1, scratch);
-    ++state;
+}
+
+inline void Prepare(const Table& table, const float* hidden, size_t batch, double* memory) {
+  if (Permutes(table)) return PreparePermuted(table, hidden, batch, memory);
+  if (!HasTables(table, batch)) return;
+  const Layout layout(table);
+  const Parts parts(table, batch);
+  float* const floats = AlignedFloats(memory);
+  const size_t columns = layout.groups * layout.width;
+  const auto make = [&](auto vector, size_t state, size_t count) {
+    MakeProducts<decltype(vector)>(table, layout, hidden + state * columns, count, parts, floats,
+                                   floats + state * parts.of_table);
+  };
+  ForStates(
+      batch, [&](size_t state) { make(OneState{}, state, 1); },
+      [&](size_t state, size_t count) { make(States{}, state, count); });
+  MakePadding(hidden, columns, batch, floats + parts.padding);
+}
+
+inline ee_status Logits(const Table& table, const HeadInput& input, size_t begin, size_t end,
+                        const LogitsOutput& logits, double* scratch, size_t*) {
+  const LogitsCall call{input, begin, end, logits};
+  const Layout layout(table);
+  if (Permutes(table)) {
+    PermuteLogits(table, call);
+  } else if (!HasTables(table, input.batch)) {
+    MultiplyRows(table, layout, call, scratch);
+  } else {
+    const Parts parts(table, input.batch);
+    const float* const tables = AlignedFloats(input.prepared);
+    const auto add = [&](auto vector, size_t state, size_t count) {
+      TableLogits<decltype(vector)>(table, layout, call, state, count, tables + state * parts.of_table,
+                                    tables + parts.padding, scratch);
+    };
+    ForStates(
+        input.batch, [&](size_t state) { add(OneState{}, state, 1); },
+        [&](size_t state, size_t count) { add(States{}, state, count); });
   }
-  if (state < batch) MultiplyRows(table, layout, call, state, batch, scratch);
   return EE_OK;
 }
 

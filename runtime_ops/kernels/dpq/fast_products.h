@@ -41,51 +41,63 @@ bool TableFits(const Table& table) {
          kMostTableBytes;
 }
 
+// Whether there are enough rows for a table of products.
 template <class Vector>
-Size TableScratch(const Table& table) {
-  const Size columns = static_cast<uint64_t>(table.num_groups * table.group_width);
-  const Size row = static_cast<uint64_t>(table.num_groups) * 2 + kCodePadding + 8;  // bits <= 16
-  if (!TableFits<Vector>(table)) return 0;
-  return (Products(table) + columns) * (sizeof(Vector) / sizeof(float)) + WideBook(table) + row;
+bool TablePays(const Table& table) {
+  return TableFits<Vector>(table) && table.num_embeddings >> table.bits >= 4;
 }
 
-// Where the parts of the scratch are.
-template <class Vector>
-struct TableBuffers {
-  TableBuffers(const Table& table, const Layout& layout, double* scratch)
-      : products(reinterpret_cast<unsigned char*>(scratch)),
-        hidden(products + Products(table).saturated() * sizeof(Vector)),
-        book(hidden + layout.groups * layout.width * sizeof(Vector)),
-        row(book + WideBook(table).saturated() * sizeof(float)) {}
+// What is prepared for a call, in floats: a table for every state (for kStates at a time, where not for each
+// by itself), what a padding row gives, which is 0 times the state, and memory that making the tables takes.
+struct Parts {
+  Parts(const Table& table, size_t batch)
+      : of_table(static_cast<size_t>(Products(table).saturated())),
+        padding(of_table * (batch + kStates)),
+        hidden(padding + batch),
+        book(hidden + kStates * static_cast<size_t>(table.num_groups * table.group_width)) {}
 
-  unsigned char* products;  // Vector [groups up to a multiple of eight, 2^bits]
-  unsigned char* hidden;    // Vector [d]
-  unsigned char* book;      // float [K, s]
-  unsigned char* row;       // codes of one row, padded
+  size_t of_table;
+  size_t padding;  // [batch]
+  size_t hidden;   // [d, kStates]
+  size_t book;     // [K, s]
 };
 
-// hidden[b, c] with b innermost and zeros where there are fewer states than `wide`.
-__attribute__((noinline)) inline void TurnHidden(const float* hidden, size_t columns, size_t states,
-                                                 size_t wide, unsigned char* turned) {
-  for (size_t b = 0; b < wide; ++b) {
+inline Size PartsDoubles(const Table& table, size_t batch) {
+  const Size columns = static_cast<uint64_t>(table.num_groups * table.group_width);
+  const Size floats = Products(table) * (batch + kStates) + columns * kStates + batch + WideBook(table);
+  return floats.fits() ? Size(floats.saturated() / 2 + 1) + kAlignment : floats;
+}
+
+// One group's values as floats.
+inline const unsigned char* FloatBook(const Table& table, const Layout& layout, size_t group, float* memory) {
+  const unsigned char* values = layout.values + group * layout.book_step;
+  if (table.value_type == EE_FLOAT32) return values;
+  WidenToFloat(values, table.value_type, (layout.last_code + 1) * layout.width, memory);
+  return reinterpret_cast<const unsigned char*>(memory);
+}
+
+// Hidden states [count, d] with the state innermost, and zeros where there are fewer than a Vector has.
+template <class Vector>
+void TurnHidden(const float* hidden, size_t columns, size_t count, float* turned) {
+  constexpr size_t kWide = sizeof(Vector) / sizeof(float);
+  for (size_t b = 0; b < kWide; ++b) {
     for (size_t c = 0; c < columns; ++c) {
-      Store(b < states ? Load<float>(hidden, b * columns + c) : 0.0F, turned, c * wide + b);
+      turned[c * kWide + b] = b < count ? Load<float>(hidden, b * columns + c) : 0.0F;
     }
   }
 }
 
+// Vector products [groups up to a multiple of eight, 2^bits] of `count` states.
 template <class Vector>
-__attribute__((noinline)) inline void MakeProducts(const Table& table, const Layout& layout,
-                                                   const TableBuffers<Vector>& buffers) {
+__attribute__((noinline)) void MakeProducts(const Table& table, const Layout& layout, const float* states,
+                                            size_t count, const Parts& parts, float* memory,
+                                            float* products) {
   const size_t width = layout.width, known = layout.last_code + 1, codes = layout.mask + 1;
-  unsigned char* out = buffers.products;
-  for (size_t group = 0; group < layout.groups; ++group) {
-    const unsigned char* values = layout.values + group * layout.book_step;
-    if (table.value_type == EE_FLOAT16) {
-      WidenToFloat(values, EE_FLOAT16, known * width, buffers.book);
-      values = buffers.book;
-    }
-    const unsigned char* hidden = buffers.hidden + group * width * sizeof(Vector);
+  TurnHidden<Vector>(states, layout.groups * width, count, memory + parts.hidden);
+  const auto* hidden = reinterpret_cast<const unsigned char*>(memory + parts.hidden);
+  auto* out = reinterpret_cast<unsigned char*>(products);
+  for (size_t group = 0; group < layout.groups; ++group, hidden += width * sizeof(Vector)) {
+    const unsigned char* values = FloatBook(table, layout, group, memory + parts.book);
     for (size_t code = 0; code < codes; ++code, out += sizeof(Vector)) {
       if (code >= known) {
         CopyPiece<sizeof(Vector)>(out - sizeof(Vector), out);
@@ -100,6 +112,15 @@ __attribute__((noinline)) inline void MakeProducts(const Table& table, const Lay
   }
   const size_t missing = (kCodesAtOnce - layout.groups % kCodesAtOnce) % kCodesAtOnce;
   __builtin_memset(out, 0, missing * codes * sizeof(Vector));
+}
+
+// Not simply zero: a state may hold what is not a number.
+inline void MakePadding(const float* hidden, size_t columns, size_t batch, float* padding) {
+  for (size_t b = 0; b < batch; ++b) {
+    float sum = 0;
+    for (size_t c = 0; c < columns; ++c) sum += Load<float>(hidden, b * columns + c) * 0.0F;
+    padding[b] = sum;
+  }
 }
 
 // The codes of a row in a buffer, for the last rows of a table, after which there is nothing to read.
@@ -133,72 +154,61 @@ __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reade
 
 // The rows begin .. end-1 times all states.
 struct LogitsCall {
-  const float* hidden;
+  HeadInput input;
   size_t begin, end;
-  size_t num_embeddings;
-  Output logits;
+  LogitsOutput logits;
 };
-
-// Whether the products of a table are made sooner than so many rows are multiplied.
-template <class Vector>
-bool TablePays(const Table& table, const LogitsCall& call) {
-  return TableFits<Vector>(table) && (call.end - call.begin) >> table.bits >= 4;
-}
 
 // Logits are written in runs of so many for each state.
 constexpr size_t kRun = 16;
 
-// sums [row, wide] as columns first .. first+rows-1 of the logits of some states.
-__attribute__((noinline)) inline void WriteRuns(const LogitsCall& call, const float* sums, size_t wide,
+// sums [row, wide] as the logits of the rows first .. first+rows-1 and of some states.
+__attribute__((noinline)) inline void WriteRuns(const LogitsOutput& logits, const float* sums, size_t wide,
                                                 size_t first, size_t rows, size_t state, size_t count) {
-  const size_t size = SizeOf(call.logits.type);
+  const size_t size = SizeOf(logits.out.type);
   for (size_t b = 0; b < count; ++b) {
     float run[kRun];
     Half halves[kRun];
     for (size_t i = 0; i < kRun; ++i) run[i] = sums[i * wide + b];
     const void* from = run;
-    if (call.logits.type == EE_FLOAT16) {
+    if (logits.out.type == EE_FLOAT16) {
       for (size_t i = 0; i < kRun; i += kLanes) StoreHalves(LoadFloats(run + i), halves + i);
       from = halves;
     }
-    CopyRest(
-        static_cast<const unsigned char*>(from), rows * size,
-        static_cast<unsigned char*>(call.logits.data) + ((state + b) * call.num_embeddings + first) * size);
+    CopyRest(static_cast<const unsigned char*>(from), rows * size,
+             static_cast<unsigned char*>(logits.out.data) + logits.At(state + b, first) * size);
   }
+}
+
+// Codes of one row with what reading them may touch.
+inline Size PaddedRowDoubles(const Table& table) {
+  return static_cast<uint64_t>(table.num_groups) / 4 + kCodePadding / sizeof(double) + 1;  // bits <= 16
 }
 
 // Logits of the states state .. state+count-1, not more than a Vector has.
 template <class Vector>
 void TableLogits(const Table& table, const Layout& layout, const LogitsCall& call, size_t state, size_t count,
-                 double* scratch) {
-  const TableBuffers<Vector> buffers(table, layout, scratch);
-  const size_t columns = layout.groups * layout.width;
+                 const float* products, const float* of_padding, double* scratch) {
   constexpr size_t kWide = sizeof(Vector) / sizeof(float);
   // Rows from here on are followed by too few bytes.
-  const size_t last = kCodePadding / layout.row_bytes + 1;
-  const size_t padded = call.num_embeddings > last ? call.num_embeddings - last : 0;
-  TurnHidden(call.hidden + state * columns, columns, count, kWide, buffers.hidden);
-  MakeProducts(table, layout, buffers);
+  const size_t all = static_cast<size_t>(table.num_embeddings), last = kCodePadding / layout.row_bytes + 1;
+  const size_t padded = all > last ? all - last : 0;
 
   const CodeReader reader(layout);
   const size_t eights = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce;
   const size_t book = (layout.mask + 1) * sizeof(Vector);
+  const auto* const table_bytes = reinterpret_cast<const unsigned char*>(products);
   float sums[kRun * kWide] = {};
   for (size_t first = call.begin; first < call.end; first += kRun) {
     const size_t rows = call.end - first < kRun ? call.end - first : kRun;
     for (size_t i = 0; i < rows; ++i) {
       const unsigned char* codes = layout.codes + (first + i) * layout.row_bytes;
-      if (first + i >= padded) codes = PadRow(layout, codes, buffers.row);
-      Store(AddProducts<Vector>(reader, codes, eights, buffers.products, book), sums, i);
+      if (first + i >= padded) codes = PadRow(layout, codes, reinterpret_cast<unsigned char*>(scratch));
+      Store(AddProducts<Vector>(reader, codes, eights, table_bytes, book), sums, i);
     }
     const uint64_t padding = static_cast<uint64_t>(table.padding_idx) - first;  // huge where there is none
-    if (padding < rows) {
-      // Not simply zero: a state may hold what is not a number.
-      Vector sum{};
-      for (size_t c = 0; c < columns; ++c) sum += Load<Vector>(buffers.hidden, c) * 0.0F;
-      Store(sum, sums, static_cast<size_t>(padding));
-    }
-    WriteRuns(call, sums, kWide, first, rows, state, count);
+    for (size_t b = 0; padding < rows && b < count; ++b) sums[padding * kWide + b] = of_padding[state + b];
+    WriteRuns(call.logits, sums, kWide, first, rows, state, count);
   }
 }
 

@@ -94,11 +94,9 @@ size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups
 
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
-LogitsWork HeadWork(const Table& table) {
-  const uint64_t codes = static_cast<uint64_t>(table.num_codes),
-                 groups = static_cast<uint64_t>(table.num_groups);
-  // Codes of four bits are added several at a time.
-  return {(Size(Columns(table)) * codes).saturated(), table.bits == 4 ? groups / 8 + 1 : groups};
+uint64_t HeadWork(const Table& table) {
+  const uint64_t groups = static_cast<uint64_t>(table.num_groups);
+  return table.bits == 4 ? groups / 8 + 1 : groups;  // codes of four bits are added several at a time
 }
 
 }  // namespace edge_embed::dpq
@@ -114,7 +112,7 @@ ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin,
 template Size ScratchDoubles(const dpq::Table&);
 template ee_status BagReference(const dpq::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
-template ee_status LogitsReference(const dpq::Table&, const float*, size_t, size_t, size_t, const Output&,
+template ee_status LogitsReference(const dpq::Table&, const HeadInput&, size_t, size_t, const LogitsOutput&,
                                    double*, size_t*);
 
 }  // namespace edge_embed

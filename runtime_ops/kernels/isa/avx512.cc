@@ -19,18 +19,26 @@ ee_status DpqBag(const dpq::Table& table, const Ids& ids, const Bags& bags, size
 }
 Size DpqBagScratch(const dpq::Table& table) { return kAvx2Dpq.bag.scratch(table); }
 
-ee_status DpqLogits(const dpq::Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                    const Output& logits, double* scratch, size_t* bad_position) {
-  const dpq::LogitsCall call{hidden, begin, end, static_cast<size_t>(table.num_embeddings), logits};
-  if (dpq::PermuteLogits(table, dpq::Layout(table), call, batch, scratch)) return EE_OK;
-  return kAvx2Dpq.logits.run(table, hidden, batch, begin, end, logits, scratch, bad_position);
+void DpqPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
+  if (dpq::Permutes(table)) return dpq::PreparePermuted(table, hidden, batch, prepared);
+  kAvx2Dpq.logits.prepare(table, hidden, batch, prepared);
 }
-Size DpqLogitsScratch(const dpq::Table& table) {
-  return Max(kAvx2Dpq.logits.scratch(table), dpq::PermuteScratch(table));
+Size DpqPrepared(const dpq::Table& table, size_t batch) {
+  return dpq::Permutes(table) ? dpq::PartsDoubles(table, batch) : kAvx2Dpq.logits.prepared(table, batch);
 }
+ee_status DpqLogits(const dpq::Table& table, const HeadInput& input, size_t begin, size_t end,
+                    const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+  if (!dpq::Permutes(table)) {
+    return kAvx2Dpq.logits.run(table, input, begin, end, logits, scratch, bad_position);
+  }
+  dpq::PermuteLogits(table, {input, begin, end, logits});
+  return EE_OK;
+}
+Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2Dpq.logits.scratch(table); }
 
-constexpr Kernels<dpq::Table> kDpq{
-    {DpqGather, DpqGatherScratch}, {DpqBag, DpqBagScratch}, {DpqLogits, DpqLogitsScratch}};
+constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
+                                   {DpqBag, DpqBagScratch},
+                                   {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared}};
 
 }  // namespace
 

@@ -14,8 +14,8 @@ struct Dots {
   const unsigned char* rows;    // float32 [num_rows, count]
   const unsigned char* states;  // float32 [num_states, count]
   size_t num_rows, num_states, count;
-  Output out;                     // [num_states, out_columns]
-  size_t out_columns, out_first;  // where rows[0] goes in a row of the output
+  LogitsOutput out;
+  size_t first_state, first_row;  // which states[0] and rows[0] are
 };
 
 template <size_t kWidth>
@@ -105,7 +105,7 @@ __attribute__((noinline)) void DotTile(const Dots& dots, size_t row, size_t stat
     for (size_t i = 0; i < kRows && whole < dots.count; ++i) {
       AddRest(rows + i * step, states + b * step, whole, dots.count, &sums[i]);
     }
-    NarrowNumbers(sums, kRows, dots.out, (state + b) * dots.out_columns + dots.out_first + row);
+    NarrowNumbers(sums, kRows, dots.out.out, dots.out.At(dots.first_state + state + b, dots.first_row + row));
   }
 }
 

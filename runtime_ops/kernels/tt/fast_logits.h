@@ -42,17 +42,16 @@ inline Size LogitsScratch(const Table& table) {
 
 class HeadCall {
  public:
-  HeadCall(const Table& table, const float* hidden, size_t batch, const Output& logits, double* scratch)
+  HeadCall(const Table& table, const HeadInput& input, const LogitsOutput& logits, double* scratch)
       : table_(table),
-        batch_(batch),
+        batch_(input.batch),
         slice_(LastSlice(table)),
         rows_(Aligned(scratch)),
         states_(rows_ + WholeLines(BlockOf(Columns(table)) * Columns(table))),
         widened_(states_ + WholeLines(BlockOf(slice_) * slice_)),
         chain_(table, widened_ + WholeLines(BlockOf(slice_) * slice_)) {
     dots_.out = logits;
-    dots_.out_columns = At(table.num_embeddings);
-    hidden_ = reinterpret_cast<const unsigned char*>(hidden);
+    hidden_ = reinterpret_cast<const unsigned char*>(input.hidden);
   }
 
   // True where prefixes are the cheaper order for rows [begin, end), counted in multiplications.
@@ -70,11 +69,12 @@ class HeadCall {
     const size_t columns = chain_.columns(), block = BlockOf(columns);
     dots_.rows = Bytes(rows_);
     dots_.states = hidden_;
+    dots_.first_state = 0;
     dots_.num_states = batch_;
     dots_.count = columns;
     for (size_t first = begin; first < end; first += dots_.num_rows) {
       dots_.num_rows = end - first < block ? end - first : block;
-      dots_.out_first = first;
+      dots_.first_row = first;
       for (size_t i = 0; i < dots_.num_rows; ++i) {
         ReadChecked(table_, chain_, static_cast<int64_t>(first + i), Bytes(rows_ + i * columns));
       }
@@ -109,7 +109,6 @@ class HeadCall {
     const size_t block = BlockOf(slice_);
     dots_.states = Bytes(states_);
     dots_.count = slice_;
-    Output out = dots_.out;
     for (size_t state = 0; state < batch_; state += dots_.num_states) {
       dots_.num_states = batch_ - state < block ? batch_ - state : block;
       for (size_t b = 0; b < dots_.num_states; ++b) {
@@ -117,10 +116,9 @@ class HeadCall {
         product.out = Bytes(states_ + b * slice_);
         Multiply(product);
       }
-      dots_.out.data = static_cast<unsigned char*>(out.data) + state * dots_.out_columns * SizeOf(out.type);
+      dots_.first_state = state;
       LastCore(begin % At(core.rows), begin, end);
     }
-    dots_.out = out;
   }
 
   // The rows [begin, end), which begin with `digit` of the last core.
@@ -132,7 +130,7 @@ class HeadCall {
     const size_t block = in_place ? end - begin : BlockOf(slice_);
     for (size_t first = begin; first < end; first += dots_.num_rows) {
       dots_.num_rows = end - first < block ? end - first : block;
-      dots_.out_first = first;
+      dots_.first_row = first;
       dots_.rows = stored + (first - begin) * bytes;
       if (!in_place) {
         WidenNumbers(dots_.rows, table_.core_type, dots_.num_rows * slice_, widened_);
@@ -153,9 +151,9 @@ class HeadCall {
   const unsigned char* hidden_;
 };
 
-inline ee_status LogitsFast(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
-                            const Output& logits, double* scratch, size_t*) {
-  HeadCall call(table, hidden, batch, logits, scratch);
+inline ee_status LogitsFast(const Table& table, const HeadInput& input, size_t begin, size_t end,
+                            const LogitsOutput& logits, double* scratch, size_t*) {
+  HeadCall call(table, input, logits, scratch);
   if (call.ByPrefixes(begin, end)) {
     call.Prefixes(begin, end);
   } else {

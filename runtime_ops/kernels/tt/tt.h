@@ -40,10 +40,10 @@ struct Table {
 // below expects a table that passed it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);       // d, the product of all J_k
-uint64_t RowWork(const Table& table);     // multiplications of a row
-LogitsWork HeadWork(const Table& table);  // a state of the row times the last core
-Size RowScratch(const Table& table);      // doubles that ReadRow needs at `scratch`
+size_t Columns(const Table& table);     // d, the product of all J_k
+uint64_t RowWork(const Table& table);   // multiplications of a row
+uint64_t HeadWork(const Table& table);  // multiplications of a row's logit: the last core times its state
+Size RowScratch(const Table& table);    // doubles that ReadRow needs at `scratch`
 
 // Writes the d numbers of row `id`, which is in range.
 ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch);
