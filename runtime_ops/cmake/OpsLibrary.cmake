@@ -1,7 +1,7 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/use.cc kernels/variant.cc
+set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
     kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
@@ -10,6 +10,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND EDGE_EMBED_VARIANTS avx2 avx512)
   set(EDGE_EMBED_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
   set(EDGE_EMBED_FLAGS_avx512 ${EDGE_EMBED_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
+                              -mavx512vbmi -mavx512vnni
                               -mprefer-vector-width=512)
 endif()
 list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/cpu.cc)
@@ -17,7 +18,7 @@ foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/${variant}.cc)
 endforeach()
 set(EDGE_EMBED_C_API_SOURCES c_api/edge_embed.cc)
-set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/register.cc ort/result.cc)
+set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/register.cc ort/result.cc ort/topk.cc)
 foreach(method IN ITEMS ant dpq tt)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/${method}/reference.cc kernels/${method}/validate.cc)
   list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)

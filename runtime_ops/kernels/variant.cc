@@ -14,10 +14,18 @@ constexpr Kernels<Table> kReferenceKernels{{GatherReference<Table>, ScratchDoubl
                                            {BagReference<Table>, ScratchDoubles<Table>},
                                            {LogitsReference<Table>, ScratchDoubles<Table>}};
 
+void OfferEach(const float* logits, size_t count, size_t first, const Best& best) {
+  best.Offer(logits, count, first);
+}
+
 bool Always() { return true; }
 
-constexpr Variant kReference{"reference", Always, &kReferenceKernels<ant::Table>,
-                             &kReferenceKernels<dpq::Table>, &kReferenceKernels<tt::Table>};
+constexpr Variant kReference{"reference",
+                             Always,
+                             &kReferenceKernels<ant::Table>,
+                             &kReferenceKernels<dpq::Table>,
+                             &kReferenceKernels<tt::Table>,
+                             OfferEach};
 
 // A library without libc has no environment to read.
 const char* ForcedName() {

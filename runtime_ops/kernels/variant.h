@@ -7,6 +7,7 @@
 #define EDGE_EMBED_KERNELS_VARIANT_H_
 
 #include "kernels/ant/ant.h"
+#include "kernels/candidate.h"
 #include "kernels/dpq/dpq.h"
 #include "kernels/tt/tt.h"
 
@@ -37,12 +38,34 @@ struct Head {
   }
 };
 
+// What the k largest logits are of (kernels/topk.h).
+struct TopKInput {
+  HeadInput head;
+  size_t k;
+  const void* bias;  // [n] of `type`, any alignment; null: none
+  ee_type type;      // float32 or float16, that logits are rounded to
+  Candidate* best;   // [batch, k], then [batch] locks
+
+  Best BestOf(size_t state) const { return {best + state * k, k, best + head.batch * k + state}; }
+};
+
+// A way to candidates that makes no logits, for some tables.
+template <class Table>
+struct TopKKernel {
+  bool (*takes)(const Table&);
+  void (*prepare)(const Table&, const float* hidden, size_t batch, double* prepared);
+  Size (*prepared)(const Table&, size_t batch);
+  // Offers the rows begin .. end-1.
+  void (*run)(const Table&, const TopKInput&, size_t begin, size_t end);
+};
+
 // What kernels/use.h says of the reference kernels holds for all of them, but for how sums are rounded.
 template <class Table>
 struct Kernels {
   Kernel<Table, decltype(GatherReference<Table>)> gather;
   Kernel<Table, decltype(BagReference<Table>)> bag;
   Head<Table> logits;
+  const TopKKernel<Table>* topk = nullptr;
 };
 
 struct Variant {
@@ -51,6 +74,8 @@ struct Variant {
   const Kernels<ant::Table>* ant;
   const Kernels<dpq::Table>* dpq;
   const Kernels<tt::Table>* tt;
+  // Offers logits of the rows first .. first+count-1.
+  void (*offer_all)(const float* logits, size_t count, size_t first, const Best& best);
 };
 
 // All that this build has, best first; the last one, "reference", runs everywhere.

@@ -58,9 +58,10 @@ inline Words HighHalves(Words words, uint16_t factor) {
 
 // fours[i], fours[i + 4] = words 0 .. 3 and 4 .. 7 of the rows i, i + 4, i + 8, i + 12
 inline void LoadFours(const unsigned char* rows, size_t step, size_t i, Words (&fours)[8]) {
-  const auto two = [=](size_t k) {
-    return __builtin_shufflevector(LoadEight(rows + k * step), LoadEight(rows + (k + 4) * step), 0, 1, 2, 3,
-                                   4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto two = [=](size_t k) {  // as a shuffle of vectors it would not be done on the way from memory
+    const Words first = (Words)_mm512_castsi256_si512((__m256i)LoadEight(rows + k * step));
+    return (Words)_mm512_maskz_inserti64x4(0xFF, (__m512i)first, (__m256i)LoadEight(rows + (k + 4) * step),
+                                           1);
   };
   const Words low = two(i), high = two(i + 8);
   fours[i] = EvenFours(low, high);

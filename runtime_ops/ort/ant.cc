@@ -6,6 +6,7 @@
 #include "ort/logits.h"
 #include "ort/methods.h"
 #include "ort/rows.h"
+#include "ort/topk.h"
 
 namespace edge_embed::ort {
 namespace {
@@ -16,6 +17,7 @@ struct Ant {
   static constexpr const char* kRows = "ANTEmbedding";
   static constexpr const char* kBag = "ANTEmbeddingBag";
   static constexpr const char* kLogits = "ANTLogits";
+  static constexpr const char* kTopK = "ANTTopK";
   static constexpr InputSpec kTensors[] = {
       {"row_offsets", Only(EE_INT32)},
       {"anchor_ids", Only(EE_UINT8) | Only(EE_UINT16) | Only(EE_UINT32)},
@@ -89,8 +91,9 @@ OrtStatus* Ant::MakeTable(const Node& node, const Attributes& attributes, const 
 }  // namespace
 
 constexpr const OrtCustomOp* const kAntOps[kOpsOfMethod] = {
-    &kOp<Ant, Rows, EE_FLOAT32>, &kOp<Ant, Rows, EE_FLOAT16>,   &kOp<Ant, Bag, EE_FLOAT32>,
-    &kOp<Ant, Bag, EE_FLOAT16>,  &kOp<Ant, Logits, EE_FLOAT32>, &kOp<Ant, Logits, EE_FLOAT16>,
+    &kOp<Ant, Rows, EE_FLOAT32>,   &kOp<Ant, Rows, EE_FLOAT16>,   &kOp<Ant, Bag, EE_FLOAT32>,
+    &kOp<Ant, Bag, EE_FLOAT16>,    &kOp<Ant, Logits, EE_FLOAT32>, &kOp<Ant, Logits, EE_FLOAT16>,
+    &kOp<Ant, BestOf, EE_FLOAT32>, &kOp<Ant, BestOf, EE_FLOAT16>,
 };
 
 }  // namespace edge_embed::ort

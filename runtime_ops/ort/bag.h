@@ -36,6 +36,7 @@ struct Bag {
   static constexpr InputSpec kInputs[] = {
       {"ids", kIdTypes}, {"offsets", Only(EE_INT64)}, {"sample_weights", kFloats}};
   static constexpr size_t kFloatInput = kNoFloatInput;
+  static constexpr size_t kOutputs = 1;
 
   using Attributes = BagAttributes;
   static constexpr auto ReadAttributes = ReadBagAttributes;
@@ -52,7 +53,7 @@ struct Bag {
     if (!OutputBytes(bags.count, columns, type, &bytes)) return FailResultSize(node, bags.count, columns);
     const int64_t dims[] = {static_cast<int64_t>(bags.count), static_cast<int64_t>(columns)};
     Output out{};
-    if (OrtStatus* status = MakeOutput(node, context, dims, 2, type, &out)) return status;
+    if (OrtStatus* status = MakeOutput(node, context, 0, dims, 2, type, &out)) return status;
     if (bags.count == 0) return nullptr;
 
     const auto& kernel = ChosenKernels(table).bag;

@@ -6,6 +6,7 @@
 #include "ort/logits.h"
 #include "ort/methods.h"
 #include "ort/rows.h"
+#include "ort/topk.h"
 
 namespace edge_embed::ort {
 namespace {
@@ -14,6 +15,7 @@ struct Dpq {
   static constexpr const char* kRows = "DPQEmbedding";
   static constexpr const char* kBag = "DPQEmbeddingBag";
   static constexpr const char* kLogits = "DPQLogits";
+  static constexpr const char* kTopK = "DPQTopK";
   static constexpr InputSpec kTensors[] = {{"codes", Only(EE_UINT8)}, {"values", kFloats}};
   static constexpr size_t kRequired = 2;
   static constexpr size_t kFloatTensor = 1;
@@ -108,8 +110,9 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
 }  // namespace
 
 constexpr const OrtCustomOp* const kDpqOps[kOpsOfMethod] = {
-    &kOp<Dpq, Rows, EE_FLOAT32>, &kOp<Dpq, Rows, EE_FLOAT16>,   &kOp<Dpq, Bag, EE_FLOAT32>,
-    &kOp<Dpq, Bag, EE_FLOAT16>,  &kOp<Dpq, Logits, EE_FLOAT32>, &kOp<Dpq, Logits, EE_FLOAT16>,
+    &kOp<Dpq, Rows, EE_FLOAT32>,   &kOp<Dpq, Rows, EE_FLOAT16>,   &kOp<Dpq, Bag, EE_FLOAT32>,
+    &kOp<Dpq, Bag, EE_FLOAT16>,    &kOp<Dpq, Logits, EE_FLOAT32>, &kOp<Dpq, Logits, EE_FLOAT16>,
+    &kOp<Dpq, BestOf, EE_FLOAT32>, &kOp<Dpq, BestOf, EE_FLOAT16>,
 };
 
 }  // namespace edge_embed::ort

@@ -46,6 +46,7 @@ struct Logits {
   }
   static constexpr InputSpec kInputs[] = {{"hidden", kFloats}};
   static constexpr size_t kFloatInput = 0;
+  static constexpr size_t kOutputs = 1;
 
   struct Attributes {};
   static OrtStatus* ReadAttributes(const Node&, const OrtKernelInfo*, Attributes*) { return nullptr; }
@@ -62,7 +63,8 @@ struct Logits {
     int64_t* dims = hidden.tensor.dims;
     dims[hidden.tensor.rank - 1] = table.num_embeddings;
     Output logits{};
-    if (OrtStatus* status = MakeOutput(node, context, dims, hidden.tensor.rank, type, &logits)) return status;
+    if (OrtStatus* status = MakeOutput(node, context, 0, dims, hidden.tensor.rank, type, &logits))
+      return status;
     if (hidden.batch == 0) return nullptr;
 
     const auto& kernel = ChosenKernels(table).logits;

@@ -6,7 +6,7 @@
 
 namespace edge_embed::ort {
 
-constexpr size_t kOpsOfMethod = 6;  // three uses, each for float32 and float16
+constexpr size_t kOpsOfMethod = 8;  // four uses, each for float32 and float16
 
 extern const OrtCustomOp* const kAntOps[kOpsOfMethod];
 extern const OrtCustomOp* const kDpqOps[kOpsOfMethod];

@@ -126,10 +126,11 @@ OrtStatus* ReadInput(const Node& node, const OrtKernelContext* context, size_t i
   return ReadTensor(node, value, name, tensor);
 }
 
-OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, const int64_t* dims, size_t rank,
-                      ee_type type, Output* output) {
+OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, size_t index, const int64_t* dims,
+                      size_t rank, ee_type type, Output* output) {
   OrtValue* value = nullptr;
-  if (OrtStatus* status = node.api->KernelContext_GetOutput(context, 0, dims, rank, &value)) return status;
+  if (OrtStatus* status = node.api->KernelContext_GetOutput(context, index, dims, rank, &value))
+    return status;
   output->type = type;
   return node.api->GetTensorMutableData(value, &output->data);
 }

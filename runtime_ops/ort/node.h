@@ -60,9 +60,9 @@ OrtStatus* ReadTensor(const Node& node, const OrtValue* value, const char* name,
 OrtStatus* ReadInput(const Node& node, const OrtKernelContext* context, size_t index, const char* name,
                      Tensor* tensor);
 
-// Output 0, allocated by the runtime.
-OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, const int64_t* dims, size_t rank,
-                      ee_type type, Output* output);
+// Allocated by the runtime.
+OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, size_t index, const int64_t* dims,
+                      size_t rank, ee_type type, Output* output);
 
 OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
 

@@ -1,16 +1,17 @@
-// One ONNX operator from a method and a use: nine operators, each registered for float32 and for float16.
+// One ONNX operator from a method and a use: twelve operators, each registered for float32 and for float16.
 //
 // A method (ort/<method>.cc) is
 //   Table, Attributes
-//   kRows, kBag, kLogits            names of its three operators
+//   kRows, kBag, kLogits, kTopK     names of its four operators
 //   kTensors                        its inputs, in order; from kRequired on they may be left out
 //   kFloatTensor                    the one whose type the rows have
 //   ReadAttributes(node, info, Attributes*)
 //   MakeTable(node, attributes, tensors, number of tensors, Table*)    checks everything
-// and a use (ort/rows.h, bag.h, logits.h) is
+// and a use (ort/rows.h, bag.h, logits.h, topk.h) is
 //   Name<Method>()
 //   kInputs                         what comes before the table
 //   kFloatInput                     the one whose type the output has; none: the table's
+//   kOutputs                        1, or 2 where int64 [...] follows the first
 //   Attributes, ReadAttributes(node, info, Attributes*)
 //   Compute(node, attributes, context, table, type of the output)
 //
@@ -181,8 +182,10 @@ constexpr OrtCustomOp MakeOp() {
     return index == All::kFloat ? FloatType(type) : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
   };
   op.GetInputTypeCount = [](const OrtCustomOp*) { return All::kAll; };
-  op.GetOutputType = [](const OrtCustomOp*, size_t) { return FloatType(type); };
-  op.GetOutputTypeCount = [](const OrtCustomOp*) { return size_t{1}; };
+  op.GetOutputType = [](const OrtCustomOp*, size_t index) {
+    return index == 0 ? FloatType(type) : ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+  };
+  op.GetOutputTypeCount = [](const OrtCustomOp*) { return Use::kOutputs; };
   op.KernelDestroy = DestroyKernel<Method, Use>;
   op.GetInputCharacteristic = [](const OrtCustomOp*, size_t index) {
     return index < All::kBefore + Method::kRequired ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;

@@ -14,6 +14,7 @@ struct Rows {
   }
   static constexpr InputSpec kInputs[] = {{"ids", kIdTypes}};
   static constexpr size_t kFloatInput = kNoFloatInput;
+  static constexpr size_t kOutputs = 1;
 
   struct Attributes {};
   static OrtStatus* ReadAttributes(const Node&, const OrtKernelInfo*, Attributes*) { return nullptr; }
@@ -50,7 +51,7 @@ struct Rows {
     int64_t dims[kMaxRank + 1];
     for (size_t i = 0; i < ids.rank; ++i) dims[i] = ids.dims[i];
     dims[ids.rank] = static_cast<int64_t>(columns);
-    return MakeOutput(node, context, dims, ids.rank + 1, type, rows);
+    return MakeOutput(node, context, 0, dims, ids.rank + 1, type, rows);
   }
 };
 

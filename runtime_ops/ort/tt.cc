@@ -5,6 +5,7 @@
 #include "ort/logits.h"
 #include "ort/methods.h"
 #include "ort/rows.h"
+#include "ort/topk.h"
 
 namespace edge_embed::ort {
 namespace {
@@ -13,6 +14,7 @@ struct Tt {
   static constexpr const char* kRows = "TTEmbedding";
   static constexpr const char* kBag = "TTEmbeddingBag";
   static constexpr const char* kLogits = "TTLogits";
+  static constexpr const char* kTopK = "TTTopK";
   static constexpr InputSpec kTensors[] = {{"core_0", kFloats}, {"core_1", kFloats}, {"core_2", kFloats},
                                            {"core_3", kFloats}, {"core_4", kFloats}, {"core_5", kFloats}};
   static constexpr size_t kRequired = tt::kMinCores;
@@ -73,8 +75,9 @@ OrtStatus* Tt::MakeTable(const Node& node, const Attributes& attributes, const T
 }  // namespace
 
 constexpr const OrtCustomOp* const kTtOps[kOpsOfMethod] = {
-    &kOp<Tt, Rows, EE_FLOAT32>, &kOp<Tt, Rows, EE_FLOAT16>,   &kOp<Tt, Bag, EE_FLOAT32>,
-    &kOp<Tt, Bag, EE_FLOAT16>,  &kOp<Tt, Logits, EE_FLOAT32>, &kOp<Tt, Logits, EE_FLOAT16>,
+    &kOp<Tt, Rows, EE_FLOAT32>,   &kOp<Tt, Rows, EE_FLOAT16>,   &kOp<Tt, Bag, EE_FLOAT32>,
+    &kOp<Tt, Bag, EE_FLOAT16>,    &kOp<Tt, Logits, EE_FLOAT32>, &kOp<Tt, Logits, EE_FLOAT16>,
+    &kOp<Tt, BestOf, EE_FLOAT32>, &kOp<Tt, BestOf, EE_FLOAT16>,
 };
 
 }  // namespace edge_embed::ort

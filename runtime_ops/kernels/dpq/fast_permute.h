@@ -90,29 +90,40 @@ __attribute__((always_inline)) inline void AddWord(Words word, const float* cons
   }
 }
 
+// Calls add(word) for the words of `rows` rows, the one with their groups 0 .. 7 first.
+template <bool kUnrolled, class Add>
+__attribute__((always_inline)) inline void ForWords(const Layout& layout, const unsigned char* codes,
+                                                    size_t rows, const Add& add) {
+  for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
+    const size_t left = layout.row_bytes - at;
+    Words words[kTurnedWords];
+    if (rows == kLanes && left >= kPieceBytes) {
+      TurnWords(codes + at, layout.row_bytes, words);
+      if constexpr (kUnrolled) {  // words stay in registers
+#pragma GCC unroll 8
+        for (size_t k = 0; k < kTurnedWords; ++k) add(words[k]);
+        continue;
+      }
+    } else {
+      ReadSomeWords(codes + at, layout.row_bytes, rows, left < kPieceBytes ? left : kPieceBytes, words);
+    }
+    const size_t count = left < kPieceBytes ? (left + 3) / sizeof(uint32_t) : kTurnedWords;
+#pragma GCC unroll 1
+    for (size_t k = 0; k < count; ++k) add(words[k]);
+  }
+}
+
 // Of `rows` rows, for each state.
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddPermuted(const Layout& layout, const unsigned char* codes,
                                                        size_t rows, const float* const (&products)[kCount],
                                                        Floats (&sums)[kCount]) {
-  constexpr size_t kWordFloats = kCodesAtOnce << kPermutedBits;
   Floats others[kCount] = {};
-  size_t table_at = 0, at = 0;
-  Words words[kTurnedWords];
-  for (; rows == kLanes && at + kPieceBytes <= layout.row_bytes; at += kPieceBytes) {
-    TurnWords(codes + at, layout.row_bytes, words);
-#pragma GCC unroll 8
-    for (size_t k = 0; k < kTurnedWords; ++k, table_at += kWordFloats) {
-      AddWord<kCount>(words[k], products, table_at, sums, others);
-    }
-  }
-  for (; at < layout.row_bytes; at += kPieceBytes) {
-    const size_t left = layout.row_bytes - at, bytes = left < kPieceBytes ? left : kPieceBytes;
-    ReadSomeWords(codes + at, layout.row_bytes, rows, bytes, words);
-    for (size_t k = 0; k * sizeof(uint32_t) < bytes; ++k, table_at += kWordFloats) {
-      AddWord<kCount>(words[k], products, table_at, sums, others);
-    }
-  }
+  size_t table_at = 0;
+  ForWords<kCount == 1>(layout, codes, rows, [&](Words word) __attribute__((always_inline)) {
+    AddWord<kCount>(word, products, table_at, sums, others);
+    table_at += kCodesAtOnce << kPermutedBits;
+  });
   for (size_t s = 0; s < kCount; ++s) sums[s] += others[s];
 }
 
@@ -128,7 +139,8 @@ inline void WriteLogits(const LogitsOutput& logits, Floats sums, size_t state, s
   CopyBytes(run, rows * size, static_cast<unsigned char*>(logits.out.data) + logits.At(state, first) * size);
 }
 
-// Bytes that are read soon. Processors see a stream, but not beyond a page, and codes are too many for a cache.
+// Bytes that are read soon. Processors see a stream, but not beyond a page, and codes are too many for a
+// cache.
 __attribute__((always_inline)) inline void PrefetchAhead(const unsigned char* from, size_t bytes) {
   constexpr size_t kAhead = 4096, kLine = 64;
   for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + kAhead + at);

@@ -2,6 +2,7 @@
 // would be the linker's to share with code for other processors.
 #include "kernels/ant/fast.h"
 #include "kernels/dpq/fast.h"
+#include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
 #include "kernels/tt/fast.h"
 
@@ -9,6 +10,6 @@ namespace edge_embed {
 
 constexpr Kernels<ant::Table> kAvx2Ant = ant::kFast;
 constexpr Kernels<dpq::Table> kAvx2Dpq = dpq::kFast;
-constexpr Variant kAvx2{"avx2", HasAvx2, &kAvx2Ant, &kAvx2Dpq, &tt::kFast};
+constexpr Variant kAvx2{"avx2", HasAvx2, &kAvx2Ant, &kAvx2Dpq, &tt::kFast, OfferAll};
 
 }  // namespace edge_embed

@@ -1,6 +1,7 @@
 // Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
 // would be the linker's to share with code for other processors.
-#include "kernels/dpq/fast_permute.h"
+#include "kernels/dpq/fast_topk.h"
+#include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
 #include "kernels/tt/fast.h"
 
@@ -38,10 +39,11 @@ Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2Dpq.logits.scratch(
 
 constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
                                    {DpqBag, DpqBagScratch},
-                                   {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared}};
+                                   {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared},
+                                   &dpq::kTopK};
 
 }  // namespace
 
-constexpr Variant kAvx512{"avx512", HasAvx512, &kAvx2Ant, &kDpq, &tt::kFast};
+constexpr Variant kAvx512{"avx512", HasAvx512, &kAvx2Ant, &kDpq, &tt::kFast, OfferAll};
 
 }  // namespace edge_embed

@@ -14,8 +14,9 @@ namespace edge_embed {
 
 extern const Variant kPortable;  // what every processor of the architecture has: SSE2, NEON
 #if EDGE_EMBED_X86
-extern const Variant kAvx2;    // AVX2, FMA, F16C, BMI2
-extern const Variant kAvx512;  // F, BW, DQ, VL as well: for TT and for logits of DPQ with four bits
+extern const Variant kAvx2;  // AVX2, FMA, F16C, BMI2
+extern const Variant
+    kAvx512;  // F, BW, DQ, VL, VBMI, VNNI as well: for TT and for heads of DPQ with four bits
 
 // Kernels of AVX2 that are not worth being compiled again.
 extern const Kernels<ant::Table> kAvx2Ant;

@@ -2,6 +2,7 @@
 // would be the linker's to share with code for other processors.
 #include "kernels/ant/fast.h"
 #include "kernels/dpq/fast.h"
+#include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
 #include "kernels/tt/fast.h"
 
@@ -12,6 +13,6 @@ bool Always() { return true; }
 
 }  // namespace
 
-constexpr Variant kPortable{"portable", Always, &ant::kFast, &dpq::kFast, &tt::kFast};
+constexpr Variant kPortable{"portable", Always, &ant::kFast, &dpq::kFast, &tt::kFast, OfferAll};
 
 }  // namespace edge_embed

@@ -1,0 +1,73 @@
+// The k largest logits of every hidden state, largest first and equal ones by lowest row, while no more than
+// a block of logits is in memory.
+//
+//   values[b, 0] >= values[b, 1] >= ...      the k largest of    logit[b, i] = hidden[b] . row(i) (+ bias[i])
+//
+// In float16 a logit is rounded, bias is added, and the sum is rounded again, as separate operators would.
+// What is not a number counts as the largest.
+#ifndef EDGE_EMBED_KERNELS_TOPK_H_
+#define EDGE_EMBED_KERNELS_TOPK_H_
+
+#include "kernels/variant.h"
+
+namespace edge_embed {
+
+constexpr int64_t kMaxK = 1000;
+constexpr int64_t kMaxTopKRows = 0xFFFFFFFE;
+
+// A heap of the best, to largest first.
+void Sort(Candidate* heap, size_t k);
+
+// What follows a logit: `logits` [count], of input.type, of the rows from `first` on, with bias and as
+// floats.
+void FinishLogits(const TopKInput& input, const void* logits, size_t first, size_t count, float* finished);
+
+// Finds candidates by the kernels of a variant: by its own way for such tables, or through logits, a block at
+// a time.
+template <class Table>
+class TopK {
+ public:
+  TopK(const Variant& variant, const Table& table)
+      : variant_(variant), kernels_(KernelsOf(variant, table)), own_(kernels_.topk) {
+    if (own_ != nullptr && !own_->takes(table)) own_ = nullptr;
+  }
+
+  Size Prepared(const Table& table, size_t batch) const {
+    return own_ != nullptr ? own_->prepared(table, batch) : kernels_.logits.Prepared(table, batch);
+  }
+  HeadInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
+    if (own_ == nullptr) return kernels_.logits.Prepare(table, hidden, batch, memory);
+    own_->prepare(table, hidden, batch, memory);
+    return {hidden, batch, memory};
+  }
+  Size scratch(const Table& table) const {
+    return own_ != nullptr ? Size(0) : kernels_.logits.scratch(table) + 2 * kBlockDoubles;
+  }
+
+  // Offers the rows begin .. end-1.
+  ee_status Run(const Table& table, const TopKInput& input, size_t begin, size_t end, double* scratch,
+                size_t* bad_position) const {
+    if (own_ == nullptr) return Scan(table, input, begin, end, scratch, bad_position);
+    own_->run(table, input, begin, end);
+    return EE_OK;
+  }
+
+ private:
+  static constexpr size_t kBlockDoubles = 4096;  // of logits, and of one state's once more
+  static constexpr size_t kBlockLogits = kBlockDoubles * 2;
+
+  ee_status Scan(const Table& table, const TopKInput& input, size_t begin, size_t end, double* scratch,
+                 size_t* bad_position) const;
+
+  const Variant& variant_;
+  const Kernels<Table>& kernels_;
+  const TopKKernel<Table>* own_;
+};
+
+extern template class TopK<ant::Table>;
+extern template class TopK<dpq::Table>;
+extern template class TopK<tt::Table>;
+
+}  // namespace edge_embed
+
+#endif  // EDGE_EMBED_KERNELS_TOPK_H_
