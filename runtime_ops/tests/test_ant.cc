@@ -62,7 +62,7 @@ void TestBlocksOfRows() {
   }
 }
 
-// Every number of weights up to 40: of a piece, of two, and of more.
+// Every number of weights up to 40: of a piece, of a group of four, and of more.
 void TestRowsOfAnyLength() {
   for (int64_t anchors = 1; anchors <= 40; ++anchors) {
     const AntCase made({3, anchors, 33, EE_UINT8, EE_FLOAT16, EE_FLOAT32, kNoPadding, 1.0});
@@ -85,19 +85,22 @@ void TestLongRows() {
   }
 }
 
-// A large term, then small ones that would each be rounded up if they were added to it one by one.
-void CheckRoundings(size_t anchors, float small) {
+// A large term, then small ones that would each be rounded up if they were added to it one by one; from the
+// eighth term on, every step-th is one of them, and the rest is zero.
+void CheckRoundings(size_t anchors, float small, size_t step) {
   constexpr size_t kColumns = 20;
   AntCase made(
       {1, static_cast<int64_t>(anchors), kColumns, EE_UINT16, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
-  const float one = 1.0F;
+  const float one = 1.0F, zero = 0.0F;
+  double exact = 0;
   for (size_t t = 0; t < anchors; ++t) {
+    const float& term = t == 0 ? one : t < 8 || t % step == 0 ? small : zero;
+    exact += static_cast<double>(term);
     std::memcpy(made.weight_buffer().mutable_data() + 4 * t, &one, sizeof(one));
     for (size_t c = 0; c < kColumns; ++c) {
-      std::memcpy(made.anchor_buffer().mutable_data() + 4 * (t * kColumns + c), t == 0 ? &one : &small, 4);
+      std::memcpy(made.anchor_buffer().mutable_data() + 4 * (t * kColumns + c), &term, sizeof(term));
     }
   }
-  const double exact = 1 + static_cast<double>(small) * static_cast<double>(anchors - 1);
   const ant::Table table = made.table();
   const GuardedBuffer scratch = MakeScratch(table);
   const Kernels<ant::Table>& kernels = TestedKernels(table);
@@ -116,9 +119,11 @@ void CheckRoundings(size_t anchors, float small) {
 }
 
 void TestSumsWhoseRoundingsAllGoOneWay() {
-  for (const size_t anchors : std::vector<size_t>{2, 4, 8, 9, 12, 16, 17, 32, 64, 256, 600}) {
-    CheckRoundings(anchors, std::ldexp(1.01F, -24));
-    CheckRoundings(anchors, std::ldexp(1.01F, -27));  // eight of them are as much
+  for (const size_t anchors : std::vector<size_t>{2, 4, 8, 9, 16, 17, 24, 25, 32, 33, 64, 256, 600}) {
+    for (const size_t step : std::vector<size_t>{1, 8}) {
+      CheckRoundings(anchors, std::ldexp(1.01F, -24), step);
+      CheckRoundings(anchors, std::ldexp(1.01F, -27), step);  // eight of them are as much
+    }
   }
 }
 

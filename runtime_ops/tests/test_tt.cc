@@ -76,6 +76,76 @@ void TestSharedStates() {
   }
 }
 
+// An id that is none, in any place of the blocks that ids are taken in, though rows are made in another
+// order.
+void TestBadIdsAmongMany() {
+  const TtCase made({{4, 40}, {2, 2}, {1, 2, 1}, 160});
+  const tt::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  for (const size_t place : std::vector<size_t>{0, 1, 100, 255, 256, 257, 511, 512, 599}) {
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < 600; ++i) ids.push_back(i * 7 % 160);
+    ids[place] = 160;
+    std::vector<float> rows(4 * ids.size(), -1e30F);
+    size_t bad = 0;
+    CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32},
+                                          Doubles(scratch), &bad) == EE_ID_OUT_OF_RANGE);
+    CHECK(bad == place);
+    for (size_t k = 0; k < rows.size(); ++k) CHECK((rows[k] == -1e30F) == (k >= 4 * place));
+  }
+}
+
+// A large path, then small ones that would each be rounded up if they were added to it one by one. Every core
+// has one row and one column; state_k is (a sum of all of state_{k-1}, small, small, ...).
+void CheckRoundings(const std::vector<int64_t>& ranks, float small) {
+  std::vector<std::vector<float>> cores;
+  tt::Table table{};
+  table.num_cores = static_cast<int64_t>(ranks.size()) - 1;
+  table.num_embeddings = 1;
+  table.padding_idx = kNoPadding;
+  table.core_type = EE_FLOAT32;
+  Context() = "ranks";
+  for (const int64_t rank : ranks) Context() += " " + std::to_string(rank);
+  double exact = 1, paths = 1;
+  for (size_t k = 0; k + 1 < ranks.size(); ++k) {
+    const size_t inner = static_cast<size_t>(ranks[k]), outer = static_cast<size_t>(ranks[k + 1]);
+    std::vector<float> core(inner * outer, 0.0F);
+    for (size_t r = 0; r < inner; ++r) core[r * outer] = 1;
+    for (size_t r = 1; r < outer; ++r) core[r] = small;
+    cores.push_back(core);
+    exact += static_cast<double>(small) * static_cast<double>(outer - 1) * exact;
+    paths *= static_cast<double>(outer);
+  }
+  for (size_t k = 0; k < cores.size(); ++k) {
+    table.cores[k] = {reinterpret_cast<const unsigned char*>(cores[k].data()),
+                      cores[k].size() * sizeof(float),
+                      1,
+                      ranks[k],
+                      1,
+                      ranks[k + 1]};
+  }
+  const GuardedBuffer scratch = MakeScratch(table);
+  const std::vector<int64_t> ids = {0};
+  float row = 0;
+  size_t bad = 0;
+  CHECK(Validate(table) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 1, Output{&row, EE_FLOAT32}, Doubles(scratch),
+                                        &bad) == EE_OK);
+  const double growth =
+      paths > 64 ? paths / 64 : 1;  // of the bound, with the number of terms (kernels/use.h)
+  CHECK(Rounded(static_cast<double>(row), exact, exact * growth, EE_FLOAT32));
+}
+
+void TestSumsWhoseRoundingsAllGoOneWay() {
+  for (const int64_t rank : {2, 8, 32, 64, 100, 159, 160, 255, 256, 600, 1023, 1024, 3000}) {
+    CheckRoundings({1, rank, 1}, std::ldexp(1.01F, -24));
+  }
+  for (const int64_t rank : {2, 4, 8, 12, 13, 16, 20, 31, 32, 64}) {
+    CheckRoundings({1, rank, rank, 1}, std::ldexp(1.01F, -24));
+    CheckRoundings({1, 1, 1, 1, rank, rank, 1}, std::ldexp(1.01F, -24));
+  }
+}
+
 void TestLongBags() {
   const TtCase made({{3, 4}, {4, 5}, {1, 6, 1}, 12, EE_FLOAT32, 5});
   BagCase bags;
@@ -228,6 +298,8 @@ int main() {
     TestUses();
     TestSizesOfProducts();
     TestSharedStates();
+    TestBadIdsAmongMany();
+    TestSumsWhoseRoundingsAllGoOneWay();
     TestLongBags();
     TestLogitsOfBatches();
     TestPartsOfLogits();

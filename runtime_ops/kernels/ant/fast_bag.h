@@ -50,9 +50,9 @@ class BagSum {
  public:
   BagSum(const Table& table, const Bags& bags, const BagScratch& scratch, bool merges)
       : table_(table), bags_(bags), scratch_(scratch), merges_(merges) {
-    Fill(0.0, scratch.columns, scratch.total);
+    __builtin_memset(scratch.total, 0, scratch.columns * sizeof(double));
     if (!merges) return;
-    Fill(0.0, MergedAnchors(table), scratch.merged);
+    __builtin_memset(scratch.merged, 0, MergedAnchors(table) * sizeof(double));
     __builtin_memset(scratch.is_used, 0, MergedAnchors(table));
   }
 
@@ -178,7 +178,7 @@ inline ee_status FindLargest(const Table& table, const Ids& ids, const Range& ra
     is_first = false;
   }
   if (is_first) {
-    Fill(0.0, scratch.columns, scratch.total);
+    __builtin_memset(scratch.total, 0, scratch.columns * sizeof(double));
   } else {
     Widen(largest, EE_FLOAT32, 0, 1, scratch.columns, scratch.total);
   }
@@ -189,6 +189,7 @@ inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_
                      const Output& out, double* scratch_doubles, size_t* bad_position) {
   const BagScratch scratch(table, scratch_doubles);
   const size_t last = static_cast<size_t>(Load<int64_t>(bags.offsets, end));
+  const RowWriter rows{static_cast<unsigned char*>(out.data), out.type, scratch.columns};
   for (size_t bag = begin; bag < end; ++bag) {
     const Range range{static_cast<size_t>(Load<int64_t>(bags.offsets, bag)),
                       static_cast<size_t>(Load<int64_t>(bags.offsets, bag + 1))};
@@ -196,7 +197,7 @@ inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_
                                  ? FindLargest(table, ids, range, scratch, bad_position)
                                  : SumBag(table, ids, bags, range, last, scratch, bad_position);
     if (status != EE_OK) return status;
-    Narrow(scratch.total, scratch.columns, out.data, out.type, bag * scratch.columns);
+    StoreTotal(scratch.total, scratch.columns, out.type, rows.At(bag, 0));
   }
   return EE_OK;
 }

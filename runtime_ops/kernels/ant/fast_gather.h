@@ -32,7 +32,7 @@ inline ee_status ReadPart(const Table& table, float scale, Range* row, Block* bl
 }
 
 inline ee_status SumLongRow(const Table& table, Range row, Block* block, double* total) {
-  Fill(0.0, static_cast<size_t>(table.embedding_dim), total);
+  __builtin_memset(total, 0, static_cast<size_t>(table.embedding_dim) * sizeof(double));
   while (row.begin < row.end) {
     const ee_status status = ReadPart(table, table.weight_scale, &row, block);
     if (status != EE_OK) return status;
@@ -91,37 +91,31 @@ __attribute__((noinline)) inline void StoreAs(ee_type type, const float* numbers
   __builtin_memcpy(static_cast<unsigned char*>(out) + c * sizeof(Half), halves, (count - c) * sizeof(Half));
 }
 
-// kShort terms at most.
+// kGroup terms at most. A row of float32 is summed where it goes.
 inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const float* weights, size_t count,
                           ee_type type, unsigned char* out) {
   if (count == 0) {
     __builtin_memset(out, 0, tiles.count() * SizeOf(type));
-    return;
+  } else if (type == EE_FLOAT32) {
+    SumGroup(tiles, anchors, weights, count, out);
+  } else {
+    float numbers[kBuffer];
+    SumGroup(tiles, anchors, weights, count, reinterpret_cast<unsigned char*>(numbers));
+    StoreAs(type, numbers, tiles.count(), out);
   }
-  if (count <= kPiece && type == EE_FLOAT32) {
-    tiles.Sum(anchors, weights, count, out);
-    return;
-  }
-  float sum[kBuffer], rest[kBuffer];
-  tiles.Sum(anchors, weights, count < kPiece ? count : kPiece, sum);
-  if (count > kPiece) {
-    tiles.Sum(anchors + kPiece, weights + kPiece, count - kPiece, rest);
-    for (size_t c = 0; c < tiles.count(); ++c) sum[c] += rest[c];
-  }
-  StoreAs(type, sum, tiles.count(), out);
 }
 
 inline void WriteBlock(const Table& table, const Block& block, size_t row, const RowWriter& rows,
                        double* total) {
-  const size_t shortest_long = rows.columns < kLanes ? 0 : kShort + 1;
+  const size_t shortest_long = rows.columns < kLanes ? 0 : kGroup + 1;
   const uint32_t* anchors = block.terms.anchors;
   const float* weights = block.terms.weights;
   for (size_t j = 0; j < block.rows; ++j) {
     const size_t count = block.Count(j);
     if (count >= shortest_long) {
-      Fill(0.0, rows.columns, total);
+      __builtin_memset(total, 0, rows.columns * sizeof(double));
       AddToTotal(table, anchors, weights, count, total);
-      Narrow(total, rows.columns, rows.At(row + j, 0), rows.type, 0);
+      StoreTotal(total, rows.columns, rows.type, rows.At(row + j, 0));
     }
     anchors += count;
     weights += count;
@@ -152,7 +146,7 @@ inline ee_status WriteRows(const Table& table, const Ids& ids, size_t begin, siz
     i += block.rows;
     if (status == EE_OK && block.rows == 0) {
       status = SumLongRow(table, block.ranges[0], &block, total);
-      if (status == EE_OK) Narrow(total, rows.columns, rows.At(i++ - begin, 0), type, 0);
+      if (status == EE_OK) StoreTotal(total, rows.columns, type, rows.At(i++ - begin, 0));
     }
     if (status != EE_OK) {
       *bad_position = i;

@@ -120,7 +120,7 @@ void SumBlock(const Block& block, const float* products, float* out) {
     do {
       const size_t count = terms - t < kPiece ? terms - t : kPiece;
       Logits::Sum(products, anchors + t, weights + t, count, out);
-      if (terms > kPiece) AddPiece(out, kAll, total);
+      if (terms > kPiece) AddPart(out, kAll, total);
       t += count;
     } while (t < terms);
     if (terms > kPiece) Narrow(total, kAll, out, EE_FLOAT32, 0);
@@ -149,7 +149,7 @@ inline ee_status SumLongLogits(const Table& table, size_t lanes, const float* pr
     const ee_status status = ReadPart(table, 1.0F, &row, block);
     if (status != EE_OK) return status;
     SumBlockOf(lanes, *block, products, out);
-    AddPiece(out, lanes, total);
+    AddPart(out, lanes, total);
   }
   Narrow(total, lanes, out, EE_FLOAT32, 0);
   return EE_OK;

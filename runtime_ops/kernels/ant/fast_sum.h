@@ -2,10 +2,10 @@
 // the columns pass by. The terms are known when it is compiled, so nothing else happens in between.
 //
 // How precise (u = 2^-24, what one rounding to float32 costs; u times the sum of the terms' magnitudes):
-//   piece   a weight times scale 1, four terms in a row 4, the two halves 1      6 u
-//   short   up to 16 terms, two pieces, their sum                                7 u
-//   long    pieces are added in float64, and the sum is rounded once             7 u, and 2^-53 a piece
-// which is below the 8 u that 4 units in the last place are, however many terms there are.
+//   piece   a weight times scale 1, two terms 2, four of these two by two 2      5 u
+//   group   up to 32 terms, four pieces two by two                               7 u
+//   more    groups are added in float64, and the sum is rounded once             8 u, and 2^-53 a group
+// which is no more than the 8 u that 4 units in the last place are, however many terms there are.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 
@@ -17,7 +17,7 @@ namespace edge_embed::ant {
 namespace {
 
 constexpr size_t kPiece = 8;
-constexpr size_t kShort = 2 * kPiece;
+constexpr size_t kGroup = 4 * kPiece;
 constexpr size_t kTile = 256;  // columns at most that are summed at a time, so that buffers fit the stack
 
 template <class Anchor>
@@ -31,20 +31,17 @@ inline Floats LoadAnchor<Half>(const unsigned char* anchor, size_t column) {
   return LoadHalves(anchor + column * sizeof(Half));
 }
 
-template <size_t kCount, class Anchor>
-__attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&anchors)[kCount],
-                                                   const Floats (&weights)[kCount], size_t column) {
-  constexpr size_t kHalf = kCount <= 4 ? kCount : 4;
-  Floats low = weights[0] * LoadAnchor<Anchor>(anchors[0], column);
-#pragma GCC unroll 8
-  for (size_t t = 1; t < kHalf; ++t) low += weights[t] * LoadAnchor<Anchor>(anchors[t], column);
-  if constexpr (kCount > kHalf) {
-    Floats high = weights[kHalf] * LoadAnchor<Anchor>(anchors[kHalf], column);
-#pragma GCC unroll 8
-    for (size_t t = kHalf + 1; t < kCount; ++t) high += weights[t] * LoadAnchor<Anchor>(anchors[t], column);
-    low += high;
+// The sum of the terms kFirst .. kFirst + kCount - 1, two by two.
+template <class Anchor, size_t kCount, size_t kFirst = 0, size_t kAll>
+__attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&anchors)[kAll],
+                                                   const Floats (&weights)[kAll], size_t column) {
+  if constexpr (kCount == 1) {
+    return weights[kFirst] * LoadAnchor<Anchor>(anchors[kFirst], column);
+  } else {
+    constexpr size_t kLow = kCount > 4 ? 4 : kCount > 2 ? 2 : 1;
+    return SumAt<Anchor, kLow, kFirst>(anchors, weights, column) +
+           SumAt<Anchor, kCount - kLow, kFirst + kLow>(anchors, weights, column);
   }
-  return low;
 }
 
 // A part of the columns of the anchors.
@@ -64,13 +61,14 @@ void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsig
     anchors[t] = part.first + ids[t] * part.anchor_bytes;
     weights[t] = Broadcast(factors[t]);
   }
+  const size_t count = part.count;  // a store could change what `part` refers to
   size_t c = 0;
-  for (; c + kLanes <= part.count; c += kLanes) {
-    StoreFloats(SumAt<kCount, Anchor>(anchors, weights, c), out + c * sizeof(float));
+  for (; c + kLanes <= count; c += kLanes) {
+    StoreFloats(SumAt<Anchor, kCount>(anchors, weights, c), out + c * sizeof(float));
   }
-  if (c == part.count) return;
-  c = part.count - kLanes;  // some columns a second time, with the same result
-  StoreFloats(SumAt<kCount, Anchor>(anchors, weights, c), out + c * sizeof(float));
+  if (c == count) return;
+  c = count - kLanes;  // some columns a second time, with the same result
+  StoreFloats(SumAt<Anchor, kCount>(anchors, weights, c), out + c * sizeof(float));
 }
 
 using PieceFunction = void(const Part&, const uint32_t*, const float*, unsigned char*);
@@ -145,9 +143,33 @@ class Tiles {
   Part part_{};
 };
 
-// total[c] += piece[c]
-__attribute__((noinline)) inline void AddPiece(const float* piece, size_t count, double* total) {
-  for (size_t c = 0; c < count; ++c) total[c] += static_cast<double>(piece[c]);
+// sum[c] += part[c], float32 at any alignment.
+__attribute__((noinline)) inline void AddFloats(const float* __restrict part, size_t count,
+                                                unsigned char* __restrict sum) {
+  for (size_t c = 0; c < count; ++c) Store(Load<float>(sum, c) + part[c], sum, c);
+}
+
+// out[c] = the sum of 1 to kGroup terms.
+__attribute__((noinline)) inline void SumGroup(const Tiles& tiles, const uint32_t* anchors,
+                                               const float* weights, size_t terms, unsigned char* out) {
+  float second[kBuffer], piece[kBuffer];
+  for (size_t t = 0; t < terms; t += 2 * kPiece) {
+    unsigned char* const pair = t == 0 ? out : reinterpret_cast<unsigned char*>(second);
+    const size_t left = terms - t;
+    tiles.Sum(anchors + t, weights + t, left < kPiece ? left : kPiece, pair);
+    if (left > kPiece) {
+      const size_t next = left - kPiece;
+      tiles.Sum(anchors + t + kPiece, weights + t + kPiece, next < kPiece ? next : kPiece, piece);
+      AddFloats(piece, tiles.count(), pair);
+    }
+    if (t > 0) AddFloats(second, tiles.count(), out);
+  }
+}
+
+// total[c] += part[c]
+__attribute__((noinline)) inline void AddPart(const float* __restrict part, size_t count,
+                                              double* __restrict total) {
+  for (size_t c = 0; c < count; ++c) total[c] += static_cast<double>(part[c]);
 }
 
 // total[c] += the terms' sum, for all columns.
@@ -161,14 +183,25 @@ __attribute__((noinline)) inline void AddToTotal(const Table& table, const uint3
     }
     return;
   }
-  float part[kBuffer];
+  float group[kBuffer];
   for (Tiles tiles(table, kTile); tiles.Next();) {
     double* sums = total + tiles.begin();
-    for (size_t t = 0; t < count; t += kPiece) {
-      tiles.Sum(anchors + t, weights + t, count - t < kPiece ? count - t : kPiece, part);
-      AddPiece(part, tiles.count(), sums);
+    for (size_t t = 0; t < count; t += kGroup) {
+      SumGroup(tiles, anchors + t, weights + t, count - t < kGroup ? count - t : kGroup,
+               reinterpret_cast<unsigned char*>(group));
+      AddPart(group, tiles.count(), sums);
     }
   }
+}
+
+// out[c] = total[c], rounded once.
+__attribute__((noinline)) inline void StoreTotal(const double* __restrict total, size_t count, ee_type type,
+                                                 unsigned char* __restrict out) {
+  if (type != EE_FLOAT32) {
+    Narrow(total, count, out, type, 0);
+    return;
+  }
+  for (size_t c = 0; c < count; ++c) Store(static_cast<float>(total[c]), out, c);
 }
 
 }  // namespace

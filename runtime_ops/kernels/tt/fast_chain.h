@@ -189,10 +189,10 @@ class Chain {
   }
 
   // In float64, so that a ring of any size is one more rounding.
-  __attribute__((noinline)) void AddToRing(size_t ring, const unsigned char* row) {
-    for (size_t c = 0; c < columns_; ++c) {
-      ring_row_[c] = (ring == 0 ? 0.0 : ring_row_[c]) + static_cast<double>(Load<float>(row, c));
-    }
+  __attribute__((noinline)) void AddToRing(size_t ring, const unsigned char* __restrict row) {
+    double* const __restrict sums = ring_row_;
+    if (ring == 0) __builtin_memset(sums, 0, columns_ * sizeof(double));
+    for (size_t c = 0; c < columns_; ++c) sums[c] += static_cast<double>(Load<float>(row, c));
   }
 
   static constexpr size_t kNone = ~size_t{0};

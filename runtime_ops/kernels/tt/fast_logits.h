@@ -12,7 +12,7 @@
 //
 // Rounding: to what a row goes through (kernels/tt/fast_product.h), W adds at most 8 + log2(P / 8) roundings,
 // and the last sum 9 + log2(d / 8). A logit is a sum of d * paths terms, for which 8 and from 64 terms on
-// terms / 8 are asked for: from 256 terms on this is less, however the ranks lie.
+// terms / 8 are asked for: from 512 terms on this is less, however the ranks lie.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_LOGITS_H_
 
