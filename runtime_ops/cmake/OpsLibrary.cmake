@@ -5,9 +5,12 @@ set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/topk.
     kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
-set(EDGE_EMBED_FLAGS_portable "")
+set(EDGE_EMBED_LEVEL_portable -O3)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND EDGE_EMBED_VARIANTS avx2 avx512)
+  set(EDGE_EMBED_LEVEL_portable -Os)  # few processors without AVX2 are left
+  set(EDGE_EMBED_LEVEL_avx2 -O3)
+  set(EDGE_EMBED_LEVEL_avx512 -O3)
   set(EDGE_EMBED_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
   set(EDGE_EMBED_FLAGS_avx512 ${EDGE_EMBED_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
                               -mavx512vbmi -mavx512vnni
@@ -32,7 +35,7 @@ set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/mem
 function(edge_embed_compile_options target)
   foreach(variant IN LISTS EDGE_EMBED_VARIANTS)  # a multiplication and an addition may become one instruction
     set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
-                                "-ffp-contract=fast;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
+                                "-ffp-contract=fast;$<$<CONFIG:Release>:${EDGE_EMBED_LEVEL_${variant}}>;${EDGE_EMBED_FLAGS_${variant}}")
   endforeach()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
