@@ -153,7 +153,7 @@ class TestLibrary:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
-        monkeypatch.setattr(library, "_file_name", lambda: "libabsent.so")
+        monkeypatch.setattr(library, "_file_name", lambda name: "libabsent.so")
         with pytest.raises(EdgeEmbedError, match=r"libabsent\.so, found none: .*make install") as caught:
             edge_embed.get_library_path()
         assert caught.value.exit_code == 1
@@ -192,7 +192,8 @@ class TestDistributions:
         assert {
             "edge_embed/py.typed",
             "edge_embed/exporters/__init__.py",
-            f"edge_embed/runtime/{library._file_name()}",
+            f"edge_embed/runtime/{library._file_name('edge_embed_ops')}",
+            f"edge_embed/runtime/{library._file_name('edge_embed_bench')}",
             "edge_embed/runtime_ops/CMakeLists.txt",
             "edge_embed/runtime_ops/c_api/edge_embed.h",
         } <= shipped
@@ -220,5 +221,6 @@ class TestDistributions:
         sources, build = tmp_path / "edge_embed" / "runtime_ops", tmp_path / "build"
         subprocess.run([*cmake, "-S", sources, "-B", build, version], check=True)
         subprocess.run([*cmake, "--build", build], check=True)
-        monkeypatch.setenv(library.ENVIRONMENT_NAME, str(build / library._file_name()))
-        assert edge_embed.get_library_path() == build / library._file_name()
+        path = build / library._file_name("edge_embed_ops")
+        monkeypatch.setenv(library.ENVIRONMENT_NAME, str(path))
+        assert edge_embed.get_library_path() == path

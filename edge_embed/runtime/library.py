@@ -24,23 +24,28 @@ def get_library_path() -> Path:
         EdgeEmbedError: the package is not installed, or installed without its library.
     """
     override = os.environ.get(ENVIRONMENT_NAME)
-    path = Path(override).expanduser().resolve() if override else _installed_path()
+    path = Path(override).expanduser().resolve() if override else installed_path("edge_embed_ops")
     if not path.is_file():
         raise _missing(path, from_environment=bool(override))
     _check_version(path)
     return path
 
 
-def _installed_path() -> Path:
+def installed_path(name: str) -> Path:
+    """Where a library of this package is installed, if it is.
+
+    Raises:
+        EdgeEmbedError: the package is not installed.
+    """
     # Asked of the installed distribution, not of __file__: in an editable install, or with a checkout first
     # on sys.path, the Python files lie elsewhere than what CMake built.
-    return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name()}"))).resolve()
+    return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name(name)}"))).resolve()
 
 
-def _file_name() -> str:
+def _file_name(name: str) -> str:
     if sys.platform == "win32":
-        return "edge_embed_ops.dll"
-    return f"libedge_embed_ops.{'dylib' if sys.platform == 'darwin' else 'so'}"
+        return f"{name}.dll"
+    return f"lib{name}.{'dylib' if sys.platform == 'darwin' else 'so'}"
 
 
 def _distribution() -> metadata.Distribution:

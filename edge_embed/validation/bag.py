@@ -104,17 +104,7 @@ class BagCall(TableCall):
 
     def dense_nodes(self) -> list[NodeProto]:
         """Gather, then a reduction over bags of equal length; without weights, which would only slow it down."""
-        reduce = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}[self.mode]
-        return [
-            helper.make_node("Gather", ["table", "ids"], ["rows"]),
-            helper.make_node("Shape", ["offsets"], ["bounds"]),
-            helper.make_node("Constant", [], ["one"], value_ints=[1]),
-            helper.make_node("Constant", [], ["rest"], value_ints=[-1, self.table.packed.embedding_dim]),
-            helper.make_node("Sub", ["bounds", "one"], ["bags"]),
-            helper.make_node("Concat", ["bags", "rest"], ["by_bag_shape"], axis=0),
-            helper.make_node("Reshape", ["rows", "by_bag_shape"], ["by_bag"]),
-            helper.make_node(reduce, ["by_bag", "one"], ["result"], keepdims=0),
-        ]
+        return dense_bag_nodes(self.mode, self.table.packed.embedding_dim)
 
     def all_rows(self, random: np.random.Generator) -> Iterator[Feeds]:
         """All ids in order, as one bag a block."""
@@ -130,3 +120,18 @@ class BagCall(TableCall):
         offsets = np.linspace(0, batch, bags + 1, dtype=np.int64)
         ids = random_ids.draw(random, distribution, self.table.packed.num_embeddings, (batch,))
         return {"ids": ids, "offsets": offsets, "sample_weights": self._weights(random, batch)}
+
+
+def dense_bag_nodes(mode: str, dim: int) -> list[NodeProto]:
+    """From ``ids``, ``offsets`` and the float32 tensor ``table`` [n, d] to ``result``, for bags of equal length."""
+    reduce = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}[mode]
+    return [
+        helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        helper.make_node("Shape", ["offsets"], ["bounds"]),
+        helper.make_node("Constant", [], ["one"], value_ints=[1]),
+        helper.make_node("Constant", [], ["rest"], value_ints=[-1, dim]),
+        helper.make_node("Sub", ["bounds", "one"], ["bags"]),
+        helper.make_node("Concat", ["bags", "rest"], ["by_bag_shape"], axis=0),
+        helper.make_node("Reshape", ["rows", "by_bag_shape"], ["by_bag"]),
+        helper.make_node(reduce, ["by_bag", "one"], ["result"], keepdims=0),
+    ]

@@ -4,9 +4,6 @@ The dense twin holds the same rows as float32 and does the same by standard oper
 would take more than 256 MB. The empty call (one Identity) shows how much of a small batch is the call itself.
 """
 
-import os
-import platform
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +22,12 @@ from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.machine import machine
 from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.submodel import Submodel
-from edge_embed.validation.timing import METHOD, BoundSession, Feeds, ratio_of, time_rounds
+from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, time_rounds
 
 EMPTY = "empty call"
 _LARGEST_DENSE = 256 << 20
@@ -44,9 +42,9 @@ class _Subject:
     ids: int | None
     distribution: str
 
-    def result(self, peer: str, times: Mapping[str, Any], random: np.random.Generator) -> LatencyResult:
-        ratio = ratio_of(times[paths.CUSTOM], times[peer], random)
-        microseconds = 1e6 * float(np.median(times[paths.CUSTOM]))
+    def result(self, peer: str, times: Mapping[str, Times], random: np.random.Generator) -> LatencyResult:
+        ratio = ratio_of(times[paths.CUSTOM].cpu, times[peer].cpu, random)
+        microseconds = 1e6 * float(np.median(times[paths.CUSTOM].cpu))
         return LatencyResult(
             self.name, self.ids, self.distribution, peer, ratio.median, ratio.low, ratio.high, microseconds, ""
         )
@@ -57,7 +55,7 @@ class _Subject:
 
 def section(results: Sequence[LatencyResult]) -> LatencySection:
     """Results with the machine they are from."""
-    return LatencySection(_machine(), METHOD, tuple(results))
+    return LatencySection(machine(threads=1), METHOD, tuple(results))
 
 
 def measure_table(
@@ -179,20 +177,3 @@ def _write(
 
 def _value(name: str, kind: Any) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "processor": _processor(),
-        "cores": f"{os.cpu_count()} cores, 1 used",
-        "system": f"{platform.system()} {platform.machine()}",
-        "runtime": f"onnxruntime {ort.__version__}",
-    }
-
-
-def _processor() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.processor() or "unknown processor"

@@ -7,7 +7,7 @@ so that what disturbs the machine disturbs both. The interval is the 95 % bootst
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -24,14 +24,28 @@ _RESAMPLES = 1000
 Feeds = Mapping[str, NDArray[Any]]
 
 
+class Contender(Protocol):
+    """One side of a comparison: everything that is not its own work is done before the clock runs."""
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """New values, one set for every call."""
+
+    def run(self) -> None:
+        """All calls, one after the other."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls `run` makes."""
+
+
 class BoundSession:
     """A session with its inputs and outputs in place: a call costs little but the model."""
 
     def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
         """Bind ``calls`` sets of inputs of the shapes in ``feeds``."""
-        self._session = session
+        self._run = session.run_with_iobinding
         names = [output.name for output in session.get_outputs()]
-        results = [ort.OrtValue.ortvalue_from_numpy(result) for result in session.run(names, dict(feeds))]
+        self._results = [ort.OrtValue.ortvalue_from_numpy(result) for result in session.run(names, dict(feeds))]
         self._inputs: list[dict[str, Any]] = []
         self._bindings = []
         for _ in range(calls):
@@ -39,7 +53,7 @@ class BoundSession:
             binding = session.io_binding()
             for name, value in inputs.items():
                 binding.bind_ortvalue_input(name, value)
-            for name, result in zip(names, results, strict=True):
+            for name, result in zip(names, self._results, strict=True):
                 binding.bind_ortvalue_output(name, result)
             self._inputs.append(inputs)
             self._bindings.append(binding)
@@ -50,13 +64,28 @@ class BoundSession:
             for name, value in values.items():
                 inputs[name].update_inplace(value)
 
-    def time_calls(self) -> float:
-        """Seconds a call."""
-        run, bindings = self._session.run_with_iobinding, self._bindings
-        start = time.thread_time_ns()
-        for binding in bindings:
-            run(binding)
-        return (time.thread_time_ns() - start) / 1e9 / len(bindings)
+    def run(self) -> None:
+        """All calls, one after the other."""
+        for binding in self._bindings:
+            self._run(binding)
+
+    @property
+    def calls(self) -> int:
+        """How many calls `run` makes."""
+        return len(self._bindings)
+
+    def result(self) -> NDArray[Any]:
+        """The first output of the last call."""
+        found: NDArray[Any] = self._results[0].numpy()
+        return found
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds a call of one contender, [rounds] each."""
+
+    cpu: NDArray[np.float64]
+    wall: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -69,23 +98,44 @@ class Ratio:
 
 
 def time_rounds(
-    contenders: Mapping[str, BoundSession],
+    contenders: Mapping[str, Contender],
     draw: Callable[[], Sequence[Feeds]],
     iterations: int,
     warmup: int,
     random: np.random.Generator,
-) -> dict[str, NDArray[np.float64]]:
-    """Seconds a call of every contender in every round: [iterations] by name."""
-    times = {name: np.empty(iterations) for name in contenders}
+    *,
+    cpu_clock: Callable[[], int] = time.thread_time_ns,
+    before: Callable[[], object] = lambda: None,
+) -> dict[str, Times]:
+    """Time all contenders on the same fresh inputs, round by round.
+
+    Args:
+        contenders: by name.
+        draw: inputs of one round, one set for every call.
+        iterations: rounds that count.
+        warmup: rounds before them.
+        random: of the order within a round.
+        cpu_clock: nanoseconds of the one thread that runs, or of the process where several do.
+        before: done before each contender runs, off the clock, with its inputs in place.
+
+    Returns:
+        Seconds a call of every contender in every round, by name.
+    """
+    times = {name: Times(np.empty(iterations), np.empty(iterations)) for name in contenders}
     names = list(contenders)
     for number in range(-warmup, iterations):
         feeds = draw()
         for contender in contenders.values():
             contender.set_inputs(feeds)
         for index in random.permutation(len(names)):
-            seconds = contenders[names[index]].time_calls()
+            contender = contenders[names[index]]
+            before()
+            wall, cpu = time.perf_counter_ns(), cpu_clock()
+            contender.run()
+            cpu, wall = cpu_clock() - cpu, time.perf_counter_ns() - wall
             if number >= 0:
-                times[names[index]][number] = seconds
+                found = times[names[index]]
+                found.cpu[number], found.wall[number] = cpu / 1e9 / contender.calls, wall / 1e9 / contender.calls
     return times
 
 

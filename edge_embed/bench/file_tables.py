@@ -1,0 +1,81 @@
+"""The tables of a file, with the uses that they have in it."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import NodeProto
+
+from edge_embed.bench.grid import Subject
+from edge_embed.bench.uses import USES, Bag, BenchUse
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.bag import MODES
+from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
+from edge_embed.packed.file import load_tables
+from edge_embed.packed.form import Packed
+from edge_embed.packed.manifest import located
+from edge_embed.packed.methods import METHODS
+from edge_embed.validation.exported import ExportedModel
+
+
+def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[str, ...]) -> list[Subject]:
+    """The tables of an exported ``.onnx`` model, or of a packed ``.safetensors`` file, whose uses are not known.
+
+    Args:
+        path: of the file.
+        methods: of the tables that are wanted.
+        uses: that are wanted: of a model those of them that it has, and ``kernel``.
+
+    Raises:
+        BadInputError: if the file is damaged or neither of these, or has no such table.
+    """
+    found = _of_packed(path) if path.suffix.lower() == ".safetensors" else _of_model(path)
+    wanted = []
+    for subject in found:
+        chosen = tuple(use for use in subject.uses if use.name in uses)
+        if chosen and subject.method in methods:
+            wanted.append(replace(subject, uses=chosen))
+    if not wanted:
+        asked = f"{' or '.join(methods)} with a use of {' or '.join(uses)}"
+        raise BadInputError(f"{path}: has no table of {asked}: `edge-embed inspect` lists what it has")
+    return wanted
+
+
+def _of_packed(path: Path) -> list[Subject]:
+    uses = tuple(USES.values())
+    return [Subject(name, table.method, partial(_same, table), uses) for name, table in load_tables(path).items()]
+
+
+def _same(table: Packed) -> Packed:
+    return table
+
+
+def _of_model(path: Path) -> list[Subject]:
+    exported = ExportedModel(path)
+    found = []
+    with located(str(path)):
+        for name, table in tables_of_nodes(exported.nodes, exported.weights).items():
+            nodes = exported.nodes_of(list(table.initializers.values()))
+            uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
+            found.append(Subject(name, table.method, partial(_packed, exported, table), (*uses, USES["kernel"])))
+    return found
+
+
+def _use(node: NodeProto) -> BenchUse:
+    if node.op_type.endswith("EmbeddingBag"):
+        return Bag(MODES[next(item.i for item in node.attribute if item.name == "mode")])
+    return USES["logits" if node.op_type.endswith("Logits") else "rows"]
+
+
+def _packed(exported: ExportedModel, table: OnnxTable) -> Packed:
+    if table.shape is None:
+        raise BadInputError(f"table {table.name!r:.80}: a tensor of it is no initializer: export the model again")
+    tensors: dict[str, NDArray[Any]] = {}
+    for tensor, spec in table.shape.tensor_specs().items():
+        stored = b"".join(exported.blocks(table.initializers[tensor]))
+        tensors[tensor] = np.frombuffer(stored, np.dtype(spec.dtype).newbyteorder("<")).reshape(spec.shape)
+    with located(f"table {table.name!r:.80}"):
+        return METHODS[table.method].from_tensors(tensors, table.shape.attributes(), table.padding_idx)

@@ -1,0 +1,177 @@
+"""What is measured: every combination of the values that were asked for."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any, get_args
+
+import numpy as np
+
+from edge_embed.bench import tables
+from edge_embed.bench.peers.listed import PEERS
+from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState
+from edge_embed.errors import BadInputError
+from edge_embed.packed.form import Packed
+from edge_embed.packed.sizes import check_count
+from edge_embed.validation.ids import Distribution
+
+# What makes up a table of each method beside rows and columns, and how one is made.
+_METHODS: Mapping[str, tuple[tuple[str, ...], Callable[..., Packed]]] = {
+    "dpq": (("codes", "groups"), tables.dpq),
+    "ant": (("anchors", "nonzeros"), tables.ant),
+    "tt": (("rank",), tables.tt),
+}
+_OF_TABLES = ("rows", "dim", *(name for names, _ in _METHODS.values() for name in names))
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "method": tuple(_METHODS),
+    "use": tuple(USES),
+    "ids": get_args(Distribution),
+    "cache": get_args(CacheState),
+    "peers": tuple(PEERS),
+}
+_FEW_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A table that is measured, made when its turn comes, and its uses."""
+
+    name: str
+    method: str
+    make: Callable[[], Packed]
+    uses: tuple[BenchUse, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Lists of values, of which every combination is measured; empty ones are filled by what suits each use.
+
+    Attributes:
+        method: ``dpq``, ``ant``, ``tt``.
+        use: ``rows``, ``bag``, ``logits``, ``kernel``.
+        rows: n; by default 100,000, and 32,768 for logits.
+        dim: d.
+        codes: K of DPQ.
+        groups: D of DPQ; by default a quarter of the columns.
+        anchors: A of ANT.
+        nonzeros: m of ANT.
+        rank: of TT.
+        batch: ids or states a call.
+        ids: ``uniform``, ``zipf``.
+        cache: ``warm``, ``cold``.
+        peers: the libraries that are compared with.
+        threads: of a call, in every library.
+        rounds: that count.
+        seed: of tables, ids and the order of contenders.
+
+    Raises:
+        BadInputError: if a value is none that can be.
+    """
+
+    method: tuple[str, ...] = _WORDS["method"]
+    use: tuple[str, ...] = _WORDS["use"]
+    rows: tuple[int, ...] = ()
+    dim: tuple[int, ...] = (256,)
+    codes: tuple[int, ...] = (16,)
+    groups: tuple[int, ...] = ()
+    anchors: tuple[int, ...] = (100,)
+    nonzeros: tuple[int, ...] = (8,)
+    rank: tuple[int, ...] = (16,)
+    batch: tuple[int, ...] = ()
+    ids: tuple[Distribution, ...] = get_args(Distribution)
+    cache: tuple[CacheState, ...] = ("warm",)
+    peers: tuple[str, ...] = _WORDS["peers"]
+    threads: int = 1
+    rounds: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in _WORDS.items():
+            for word in getattr(self, name):
+                if word not in known:
+                    raise BadInputError(f"{name}: got {word!r:.80}, expected some of {', '.join(known)}")
+        for name in (*_OF_TABLES, "batch"):
+            for number in getattr(self, name):
+                check_count(name, number)
+        for number in self.batch if "bag" in self.use else ():
+            if number > IDS_A_BAG and number % IDS_A_BAG:
+                raise BadInputError(
+                    f"batch: got {number}, expected a multiple of {IDS_A_BAG} ids, as bags have so many"
+                )
+        check_count("threads", self.threads, most=os.cpu_count() or 1)
+
+    @classmethod
+    def parse(cls, preset: str | None, of_file: bool, **given: Any) -> "Grid":
+        """A grid as it is given on the command line.
+
+        Args:
+            preset: the grid that what is given changes; None for that of the default values.
+            of_file: whether the tables are those of a file, so that nothing may be said about random ones.
+            given: fields of the grid: lists as text with commas, None for what was not given.
+
+        Raises:
+            BadInputError: if a value is none that can be.
+        """
+        values = {name: _parsed(name, value) for name, value in given.items() if value is not None}
+        for name in values:
+            if of_file and name in _OF_TABLES:
+                raise BadInputError(
+                    f"{name}: got a value beside a file: it is for random tables, leave one of them out"
+                )
+        return replace(PRESETS[preset] if preset else cls(), **values)
+
+    def subjects(self) -> list[Subject]:
+        """All random tables.
+
+        Raises:
+            BadInputError: if sizes make no table.
+        """
+        found = []
+        for method, dim in product(self.method, self.dim):
+            names, make = _METHODS[method]
+            values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
+            for settings in product(*values):
+                make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes of measuring
+                words = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
+                for n, uses in self._uses_by_rows().items():
+                    table = partial(_made, make, self.seed, n, dim, *settings)
+                    found.append(Subject(f"{method} {words}", method, table, uses))
+        return found
+
+    def _uses_by_rows(self) -> dict[int, tuple[BenchUse, ...]]:
+        found: dict[int, tuple[BenchUse, ...]] = {}
+        for name in self.use:
+            for n in self.rows or (32_768 if name == "logits" else 100_000,):
+                found[n] = (*found.get(n, ()), USES[name])
+        return found
+
+    def calls(self, use: BenchUse) -> Iterator[tuple[int, Distribution, CacheState]]:
+        """Batch, ids and state of the caches of every measurement of a use."""
+        distributions = [ids for ids in self.ids if ids in use.distributions] or use.distributions
+        yield from product(self.batch or use.batches, distributions, self.cache)
+
+
+PRESETS: Mapping[str, Grid] = {
+    # Look-ups in a table that fits the caches and in one that does not, also where nothing is in them.
+    "rows": Grid(("dpq",), use=("rows", "kernel"), rows=(30_000, 1_000_000), ids=("uniform",), cache=("warm", "cold")),
+    # Output layers of a small and of a large vocabulary.
+    "heads": Grid(("dpq",), use=("logits",), rows=(32_768, 262_144), dim=(512,), groups=(64,), batch=(1, 8)),
+}
+
+
+def _made(make: Callable[..., Packed], seed: int, n: int, *sizes: int) -> Packed:
+    return make(np.random.default_rng(seed), n, *sizes)
+
+
+def _parsed(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    words = tuple(word.strip() for word in value.split(","))
+    if name in _WORDS:
+        return words
+    try:
+        return tuple(int(word) for word in words)
+    except ValueError as error:
+        raise BadInputError(f"{name}: got {value!r:.80}, expected whole numbers with commas between them") from error

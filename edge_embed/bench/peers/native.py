@@ -1,0 +1,72 @@
+"""Kernels by the C interface, and a dense row copy in C++: what an application without a session would call."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.bench import native
+from edge_embed.bench.peers.peer import Bind, Peer
+from edge_embed.bench.tables import BenchTable
+from edge_embed.bench.uses import BenchUse
+from edge_embed.validation.timing import Feeds
+
+Call = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
+
+
+class _NativeCalls:
+    """All calls of a round in one call from Python."""
+
+    def __init__(self, call: Call, dim: int, feeds: Feeds, calls: int) -> None:
+        self._call = call
+        self._rows = np.empty((len(feeds["ids"]), dim), np.float32)
+        self.set_inputs([feeds] * calls)
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """New ids, one set for every call."""
+        self._ids = np.stack([one["ids"] for one in feeds])  # [calls, B]
+
+    def run(self) -> None:
+        """All calls, one after the other."""
+        self._call(self._ids, self._rows)
+
+    @property
+    def calls(self) -> int:
+        """How many calls `run` makes."""
+        return len(self._ids)
+
+    def result(self) -> NDArray[Any]:
+        """What the last call gave."""
+        return self._rows
+
+
+def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
+    return partial(_NativeCalls, native.Gather(table.packed), table.packed.embedding_dim)
+
+
+def _copy(table: BenchTable, use: BenchUse, threads: int) -> Bind:
+    return partial(_NativeCalls, partial(native.copy_rows, table.dense), table.packed.embedding_dim)
+
+
+def _nothing(table: BenchTable, use: BenchUse, threads: int) -> Bind:
+    no_table = np.empty((1, table.packed.embedding_dim), np.float32)
+
+    def call(ids: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        native.copy_rows(no_table, ids[:0], rows)
+
+    return partial(_NativeCalls, call, table.packed.embedding_dim)
+
+
+KERNEL = Peer("kernel", "by its C interface, called from C++ on one thread", ("kernel",), _kernel, by_empty_call=True)
+EMPTY = Peer("empty call", "a call of C++ from Python that copies nothing", ("kernel",), _nothing, by_empty_call=True)
+PEERS = (
+    Peer(
+        "dense copy",
+        "memcpy of rows of the float32 table in C++, 8 rows prefetched",
+        ("kernel",),
+        _copy,
+        by_empty_call=True,
+    ),
+)

@@ -1,0 +1,105 @@
+"""Two pictures of a report: ratios against the vocabulary, and the roofline of the machine with what was reached."""
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge_embed.errors import BadInputError
+from edge_embed.report.bench import BenchReport, Interval, Measurement, Roofs
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.axes import Axes
+
+FILES = ("ratios.svg", "roofline.svg")
+_COLUMNS = 3
+_INCHES = (5.0, 3.6)  # of a panel
+_MARKERS = "osD^vP*X"
+
+
+def check_plots() -> None:
+    """Refuse to begin what could not be drawn.
+
+    Raises:
+        BadInputError: if matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401, PLC0415
+    except ImportError as error:
+        remedy = "python -m pip install matplotlib, or leave --plot out"
+        raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
+
+
+def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
+    """Write both pictures as SVG.
+
+    Args:
+        report: what was measured.
+        ratios: one panel for each use, batch, kind of ids and state of the caches; a line for each peer.
+        roofline: one point for each measurement, by method and use.
+    """
+    import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
+
+    # Text stays text, and the same report gives the same bytes.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "edge-embed"}):
+        panels = _panels(report.measurements)
+        rows = -(-len(panels) // _COLUMNS)
+        canvas = Canvas((_COLUMNS * _INCHES[0], rows * _INCHES[1]), layout="constrained")
+        axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
+        for panel, (title, found) in zip(axes, panels.items(), strict=False):
+            _draw_ratios(panel, title, found, report.threads)
+        for panel in axes[len(panels) :]:
+            panel.set_axis_off()
+        canvas.savefig(ratios, format="svg", metadata={"Date": None})
+        canvas = Canvas((9, 6), layout="constrained")
+        _draw_roofline(canvas.subplots(), report.measurements, report.roofs)
+        canvas.savefig(roofline, format="svg", metadata={"Date": None})
+
+
+def _panels(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """By what differs beside the vocabulary."""
+    panels: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        title = f"{one.table}, d = {one.embedding_dim}\n{one.use}: {one.call}"
+        panels.setdefault(title, []).append(one)
+    return panels
+
+
+def _draw_ratios(axes: "Axes", title: str, measurements: Sequence[Measurement], threads: int) -> None:
+    lines: dict[str, list[tuple[int, Interval]]] = {}
+    for one in measurements:
+        for peer in one.peers:
+            if ratio := peer.ratio(threads):
+                lines.setdefault(peer.name, []).append((one.num_embeddings, ratio))
+    for marker, (name, points) in zip(cycle(_MARKERS), lines.items(), strict=False):
+        points.sort(key=lambda point: point[0])
+        sizes, ratios = zip(*points, strict=True)
+        below = [ratio.median - ratio.low for ratio in ratios]
+        above = [ratio.high - ratio.median for ratio in ratios]
+        medians = [ratio.median for ratio in ratios]
+        axes.errorbar(sizes, medians, (below, above), marker=marker, markersize=4, capsize=3, label=name)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set(xscale="log", yscale="log", xlabel="rows of the table", ylabel="time / ours (above 1 ours is faster)")
+    axes.set_title(title, fontsize="small")
+    if lines:
+        axes.legend(fontsize="x-small")
+
+
+def _draw_roofline(axes: "Axes", measurements: Sequence[Measurement], roofs: Roofs) -> None:
+    intensities = [one.operations / one.bytes for one in measurements]
+    corners = {level: roofs.multiply_add / rate for level, rate in roofs.read.items()}
+    left = min(*intensities, *corners.values()) / 4
+    for level, rate in roofs.read.items():
+        axes.plot((left, corners[level]), (rate * left, roofs.multiply_add), color="grey", linewidth=0.8)
+        axes.annotate(f"{level} {rate:.0f} GB/s", (left, rate * left), fontsize="x-small")
+    axes.axhline(roofs.multiply_add, color="grey", linewidth=0.8)
+    axes.annotate(f"{roofs.multiply_add:.0f} GFLOP/s", (left, roofs.multiply_add), fontsize="x-small")
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for one, intensity in zip(measurements, intensities, strict=True):
+        groups.setdefault(f"{one.method} {one.use}", []).append((intensity, one.gigaflops))
+    for marker, (name, points) in zip(cycle(_MARKERS), groups.items(), strict=False):
+        axes.plot(*zip(*points, strict=True), marker=marker, linestyle="none", markersize=5, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="operations a byte, at least", ylabel="10⁹ operations a second")
+    axes.set_title("What was reached, and what one thread can do at most", fontsize="small")
+    axes.legend(fontsize="x-small")

@@ -1,0 +1,50 @@
+"""What the machine can do at most on one thread: bytes read from each level of its memory, operations in registers."""
+
+import time
+
+import numpy as np
+
+from edge_embed.bench import native
+from edge_embed.bench.caches import cache_sizes
+from edge_embed.report.bench import Roofs
+
+_REPEATS = 5
+_READ_BYTES = 1 << 28  # of a measurement: milliseconds
+_ROUNDS = 1_000_000
+_LINE = 64
+_BLOCK = 1024  # what the library reads at once
+_MEMORY_BYTES = 256 << 20
+
+
+def measure_roofs() -> Roofs:
+    """Read half of each cache over and over, then a buffer that fits none of them; multiply and add in registers."""
+    sizes = cache_sizes()
+    read = {f"L{level}": _read(size // 2) for level, size in sizes.items()}
+    read["memory"] = _read(max(_MEMORY_BYTES, 4 * max(sizes.values(), default=0)))
+    return Roofs(read, _multiply_add())
+
+
+def _read(size: int) -> float:
+    """GB/s."""
+    size -= size % _BLOCK
+    buffer = np.zeros(size + _LINE, np.uint8)
+    address = buffer.ctypes.data + -buffer.ctypes.data % _LINE
+    times = max(1, _READ_BYTES // size)
+    library = native.library()
+    library.eb_read(address, size, 1)
+    seconds = []
+    for _ in range(_REPEATS):
+        start = time.thread_time_ns()
+        library.eb_read(address, size, times)
+        seconds.append((time.thread_time_ns() - start) / 1e9)
+    return size * times / float(np.median(seconds)) / 1e9
+
+
+def _multiply_add() -> float:
+    """GFLOP/s."""
+    rates = []
+    for _ in range(_REPEATS):
+        start = time.thread_time_ns()
+        operations = native.library().eb_multiply_add(_ROUNDS)
+        rates.append(operations / (time.thread_time_ns() - start))
+    return float(np.median(rates))

@@ -1,0 +1,119 @@
+"""Measures every use of every table, the machine, and draws what was measured."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from edge_embed.bench import native
+from edge_embed.bench.contest import Contest
+from edge_embed.bench.file_tables import subjects_of
+from edge_embed.bench.grid import Grid
+from edge_embed.bench.plot import FILES, check_plots, draw
+from edge_embed.bench.roofs import measure_roofs
+from edge_embed.bench.tables import BenchTable, dense_limit
+from edge_embed.errors import BadInputError
+from edge_embed.files import new_files
+from edge_embed.report.bench import BenchReport, Measurement
+from edge_embed.validation.machine import machine
+
+Progress = Callable[[str, int, int], None]
+
+_METHOD = (
+    "Contenders in random order within each round, on the same inputs, drawn anew for every call; inputs and, where a "
+    "library can, outputs allocated before; threads of ONNX Runtime's pools sleep between calls; warm: tables were "
+    "written and read before; cold: a buffer of twice the largest cache is written before each call; medians, and "
+    "median ratios within rounds with 95 % bootstrap intervals"
+)
+
+
+def bench(
+    grid: Grid,
+    file: Path | None = None,
+    plots: Path | None = None,
+    force: bool = False,
+    progress: Progress = lambda *_: None,
+) -> BenchReport:
+    """Measure, and draw what was measured.
+
+    Args:
+        grid: what is measured, and how.
+        file: its tables are measured in place of random ones.
+        plots: an existing folder for ``ratios.svg`` and ``roofline.svg``; None for no plots.
+        force: overwrite them.
+        progress: called with (step, done, in all).
+
+    Raises:
+        BadInputError: if the file or a size of a table makes no sense, or plots cannot be drawn or are there.
+        EdgeEmbedError: if there is no operator library.
+        ParityError: if our own numbers are wrong.
+        OutputError: if the plots cannot be written.
+    """
+    if plots is None:
+        return _measure(grid, file, progress)
+    check_plots()
+    with new_files([plots / name for name in FILES], force=force) as paths:
+        report = _measure(grid, file, progress)
+        draw(report, *paths)
+    return report
+
+
+def _measure(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
+    try:
+        return _measured(grid, file, progress)
+    except MemoryError as error:
+        raise BadInputError(
+            f"memory: too small for these sizes ({error}): use fewer rows or a smaller batch"
+        ) from error
+
+
+def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
+    subjects = subjects_of(file, grid.method, grid.use) if file else grid.subjects()
+    total = sum(len(list(grid.calls(use))) for subject in subjects for use in subject.uses)
+    found: list[Measurement] = []
+    with _torch_threads(grid.threads):
+        state = machine(grid.threads) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
+        for subject in subjects:
+            table = BenchTable(subject.name, subject.make(), dense_limit())
+            for use in subject.uses:
+                contest = Contest(table, use, grid)
+                for batch, ids, cache in grid.calls(use):
+                    found.append(contest.measure(batch, ids, cache))
+                    progress("measured", len(found), total)
+        return BenchReport(
+            file=None if file is None else str(file),
+            seed=grid.seed,
+            rounds=grid.rounds,
+            threads=grid.threads,
+            machine=state,
+            method=_METHOD,
+            roofs=measure_roofs(),
+            measurements=tuple(found),
+        )
+
+
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "scipy", "faiss-cpu"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = f"{name} {metadata.version(name)}"
+    return found
+
+
+def _load() -> str:
+    if not hasattr(os, "getloadavg"):
+        return "load unknown"
+    return f"load {os.getloadavg()[0]:.1f} at the start"

@@ -1,0 +1,168 @@
+"""The ways to use a table that are measured: inputs of a call, and how far an answer is from the packed form.
+
+    rows    ids [B]                          -> E[ids]             [B, d]
+    bag     ids [B], offsets [B / 8 + 1]     -> reduced E[ids]     [B / 8, d]
+    logits  hidden [B, d]                    -> hidden E^T         [B, n]
+    kernel  ids [B]                          -> E[ids]             [B, d], by the C interface, without a session
+
+The error of an answer is its largest difference from the packed form in float64, over the largest number there is.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.ops.operators import Use
+from edge_embed.packed.bag import bag
+from edge_embed.packed.form import Packed
+from edge_embed.validation import ids as random_ids
+from edge_embed.validation.ids import Distribution
+from edge_embed.validation.timing import Feeds
+
+CacheState = Literal["warm", "cold"]
+
+IDS_A_BAG = 8
+_CHECKED_LOGITS = 256
+
+
+class BenchUse(ABC):
+    """One way to use a table.
+
+    Attributes:
+        name: the word for it in options and reports.
+        items: what is counted in a batch.
+        batches: how many of them by default.
+        sample: items between two looks at the clock, in several calls where a batch has fewer: the first call after
+            another contender ran finds little in the caches, not even its code.
+        most_calls: that are made for that.
+        distributions: of the ids, where there are any.
+        operator: the use of the node that is measured.
+        inputs: of a call, types and ranks by name.
+    """
+
+    name: ClassVar[str]
+    items: ClassVar[str]
+    batches: ClassVar[tuple[int, ...]]
+    sample: ClassVar[int]
+    most_calls: ClassVar[int] = 32
+    distributions: ClassVar[tuple[Distribution, ...]] = ("uniform", "zipf")
+    operator: ClassVar[Use]
+    inputs: ClassVar[dict[str, tuple[type, int]]]
+
+    @property
+    def words(self) -> str:
+        """What it is called in reports."""
+        return self.name
+
+    def calls(self, batch: int, cache: CacheState) -> int:
+        """How many calls are timed at once; of cold caches only the first finds them cold."""
+        return 1 if cache == "cold" else min(self.most_calls, max(1, self.sample // batch))
+
+    @abstractmethod
+    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+        """Inputs of one call."""
+
+    @abstractmethod
+    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
+        """How far ``got`` is from the answer of the packed form."""
+
+
+class Rows(BenchUse):
+    """Rows looked up."""
+
+    name = "rows"
+    items = "ids"
+    batches = (1, 4096)
+    sample = 16_384
+    operator = "rows"
+    inputs: ClassVar = {"ids": (np.int64, 1)}
+
+    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+        """``batch`` ids."""
+        return {"ids": _ids(packed, random, ids, batch)}
+
+    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
+        """Of all rows."""
+        return _error(got, packed.rows_float64(feeds["ids"]))
+
+
+class Kernel(Rows):
+    """The same without a session: what a small batch costs in an application of its own."""
+
+    name = "kernel"
+    batches = (1, 256)
+    most_calls = 4096  # so many take as long as one from Python
+
+
+@dataclass(frozen=True)
+class Bag(BenchUse):
+    """Bags of 8 rows, without weights.
+
+    Attributes:
+        mode: ``sum``, ``mean`` or ``max``.
+    """
+
+    mode: str = "mean"
+
+    name = "bag"
+    items = "ids"
+    batches = (4096,)
+    sample = 16_384
+    operator = "bag"
+    inputs: ClassVar = {"ids": (np.int64, 1), "offsets": (np.int64, 1)}
+
+    @property
+    def words(self) -> str:
+        """With the mode."""
+        return f"bag ({self.mode})"
+
+    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+        """``batch`` ids; one bag for fewer than 8."""
+        offsets = np.linspace(0, batch, max(1, batch // IDS_A_BAG) + 1, dtype=np.int64)
+        return {"ids": _ids(packed, random, ids, batch), "offsets": offsets}
+
+    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
+        """Of all bags."""
+        return _error(got, bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0])
+
+
+class Logits(BenchUse):
+    """Products with every row, of a few hidden states."""
+
+    name = "logits"
+    items = "states"
+    batches = (1, 8, 64)
+    sample = 4
+    distributions = ("uniform",)  # there are no ids: every row is used
+    operator = "logits"
+    inputs: ClassVar = {"hidden": (np.float32, 2)}
+
+    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+        """``batch`` states."""
+        return {"hidden": random.standard_normal((batch, packed.embedding_dim), np.float32)}
+
+    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
+        """Of evenly spread rows: all of them in float64 would take longer than what is measured."""
+        rows = np.unique(np.linspace(0, packed.num_embeddings - 1, _CHECKED_LOGITS, dtype=np.int64))
+        expected = feeds["hidden"].astype(np.float64) @ packed.rows_float64(rows).T
+        return _error(got[:, rows], expected)
+
+
+USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), Kernel())}
+
+
+def _ids(packed: Packed, random: np.random.Generator, distribution: Distribution, batch: int) -> NDArray[Any]:
+    """Never the padding row: it takes less time, and dense bags would count it."""
+    skipped = packed.padding_idx
+    if skipped is None or packed.num_embeddings == 1:
+        return random_ids.draw(random, distribution, packed.num_embeddings, (batch,))
+    ids = random_ids.draw(random, distribution, packed.num_embeddings - 1, (batch,))
+    return ids + (ids >= skipped)
+
+
+def _error(got: NDArray[Any], expected: NDArray[np.float64]) -> float:
+    largest = float(np.abs(expected).max(initial=0)) or 1.0
+    return float(np.abs(got - expected).max(initial=0)) / largest

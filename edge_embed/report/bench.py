@@ -1,0 +1,198 @@
+"""The result of `edge-embed bench`, for people and for programs.
+
+Figures are medians over rounds. Ratios are time of the peer / our time, within rounds: above 1 ours is faster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median with its 95 % bootstrap interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One contender in one measurement.
+
+    Attributes:
+        name: of the contender.
+        what: is called, and what was done before the clock runs.
+        cpu_microseconds: a call, on all threads; None where it was not measured.
+        wall_microseconds: a call.
+        nanoseconds_per_item: CPU time / batch.
+        empty_call_microseconds: CPU time of a call that does nothing, by the same way; None where it goes another way.
+        empty_call_share: the same / cpu_microseconds.
+        cpu_ratio: its CPU time / ours; None for ours.
+        wall_ratio: its wall time / ours; None for ours.
+        error: largest difference from the packed form in float64 / the largest number there.
+        reason: why it was not measured.
+    """
+
+    name: str
+    what: str
+    cpu_microseconds: float | None = None
+    wall_microseconds: float | None = None
+    nanoseconds_per_item: float | None = None
+    empty_call_microseconds: float | None = None
+    empty_call_share: float | None = None
+    cpu_ratio: Interval | None = None
+    wall_ratio: Interval | None = None
+    error: float | None = None
+    reason: str = ""
+
+    def ratio(self, threads: int) -> Interval | None:
+        """The ratio that counts: CPU time of one thread, wall time of several, of which the slowest is waited for."""
+        return self.cpu_ratio if threads == 1 else self.wall_ratio
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One use of one table at one batch.
+
+    Attributes:
+        table: its name, or what it was made from.
+        method: ``dpq``, ...
+        num_embeddings: rows n.
+        embedding_dim: columns d.
+        packed_bytes: of its tensors.
+        dense_bytes: of the float32 table that it stands for.
+        use: ``rows``, ``bag (mean)`` (or its other modes), ``logits`` or ``kernel``.
+        batch: ids or states a call.
+        items: ``ids`` or ``states``.
+        ids: their distribution.
+        cache: ``warm`` or ``cold``.
+        operations: of a call, at least.
+        bytes: that a call reads and writes, at least.
+        gigaflops: operations / our CPU time.
+        gigabytes_per_second: bytes / our CPU time.
+        ours: our figure.
+        peers: everyone else's.
+    """
+
+    table: str
+    method: str
+    num_embeddings: int
+    embedding_dim: int
+    packed_bytes: int
+    dense_bytes: int
+    use: str
+    batch: int
+    items: str
+    ids: str
+    cache: str
+    operations: float
+    bytes: float
+    gigaflops: float
+    gigabytes_per_second: float
+    ours: Figure
+    peers: tuple[Figure, ...]
+
+    @property
+    def call(self) -> str:
+        """What a call is, in words."""
+        ids = f"{self.ids}, " if self.items == "ids" else ""
+        return f"B = {self.batch:,}, {ids}{self.cache}"
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """What one thread of the machine can do at most.
+
+    Attributes:
+        read: GB/s from each level of its memory.
+        multiply_add: GFLOP/s in registers, float32.
+    """
+
+    read: Mapping[str, float]
+    multiply_add: float
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What `bench` measured.
+
+    Attributes:
+        file: whose tables they are; None for random ones.
+        seed: of tables, ids and order.
+        rounds: that count.
+        threads: of a call.
+        machine: processor, versions, load.
+        method: clocks, order and caches, in words.
+        roofs: of the machine.
+        measurements: in the order in which they were made.
+    """
+
+    file: str | None
+    seed: int
+    rounds: int
+    threads: int
+    machine: Mapping[str, str]
+    method: str
+    roofs: Roofs
+    measurements: tuple[Measurement, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys, ready for ``json.dumps``."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    def render(self) -> RenderableType:
+        """Tables for the terminal."""
+        tables = [_table(list(found), self.threads) for _, found in groupby(self.measurements, _subject)]
+        absent = dict.fromkeys(
+            (peer.name, peer.reason) for found in self.measurements for peer in found.peers if peer.reason
+        )
+        missing = [Text(f"not measured: {name}: {reason}", "yellow") for name, reason in absent]
+        figures = [figure for found in self.measurements for figure in (found.ours, *found.peers)]
+        legend = [Text(f"{name}: {what}") for name, what in dict.fromkeys((one.name, one.what) for one in figures)]
+        machine = Text(f"{', '.join(self.machine.values())}. {self.method}")
+        return Group(*tables, "", *missing, *legend, "", _roofs(self.roofs), machine)
+
+
+def _subject(found: Measurement) -> tuple[str, int, int, str]:
+    return found.table, found.num_embeddings, found.embedding_dim, found.use
+
+
+def _table(found: list[Measurement], threads: int) -> RenderableType:
+    first = found[0]
+    sizes = f"{first.num_embeddings:,} x {first.embedding_dim}, {first.packed_bytes / first.dense_bytes:.1%} of dense"
+    table = Table(
+        "a call",
+        Column("", overflow="fold"),
+        *(Column(name, justify="right") for name in ("CPU µs", "wall µs", "ns each", "empty", "error")),
+        f"times ours, {'CPU' if threads == 1 else 'wall'} (95 %)",
+        title=Text(f"\n{first.use}: {first.table} ({sizes})"),
+        title_justify="left",
+    )
+    for one in found:
+        measured = [one.ours, *(peer for peer in one.peers if not peer.reason)]
+        for at, figure in enumerate(measured):
+            table.add_row("" if at else one.call, *_cells(figure, threads), end_section=at == len(measured) - 1)
+    return table
+
+
+def _cells(figure: Figure, threads: int) -> list[str]:
+    share = "" if figure.empty_call_share is None else f"{figure.empty_call_share:.0%}"
+    error = "" if figure.error is None else f"{figure.error:.0e}"
+    ratio = figure.ratio(threads)
+    shown = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    numbers = (figure.cpu_microseconds, figure.wall_microseconds, figure.nanoseconds_per_item)
+    return [figure.name, *("" if number is None else f"{number:,.1f}" for number in numbers), share, error, shown]
+
+
+def _roofs(roofs: Roofs) -> Text:
+    read = ", ".join(f"{level} {rate:.0f}" for level, rate in roofs.read.items())
+    return Text(f"One thread at most: reads {read} GB/s; {roofs.multiply_add:.0f} GFLOP/s.")

@@ -1,0 +1,99 @@
+"""Options become a grid; what makes no sense is refused before anything is measured."""
+
+import pytest
+
+from edge_embed.bench.grid import PRESETS, Grid
+from edge_embed.errors import BadInputError
+
+
+def words(grid):
+    return [subject.name for subject in grid.subjects()]
+
+
+def test_every_combination_is_a_table():
+    grid = Grid(method=("dpq", "tt"), use=("rows",), dim=(32, 64), codes=(16, 256), rank=(2,))
+    assert words(grid) == [
+        "dpq codes=16 groups=8",
+        "dpq codes=256 groups=8",
+        "dpq codes=16 groups=16",
+        "dpq codes=256 groups=16",
+        "tt rank=2",
+        "tt rank=2",
+    ]
+
+
+def test_uses_of_one_size_share_a_table():
+    subjects = Grid(method=("ant",)).subjects()
+    assert [[use.name for use in subject.uses] for subject in subjects] == [["rows", "bag", "kernel"], ["logits"]]
+    (together,) = Grid(method=("ant",), rows=(50,)).subjects()
+    assert len(together.uses) == 4
+    assert together.make().num_embeddings == 50
+
+
+def test_calls_are_every_combination_and_heads_have_no_ids():
+    grid = Grid(ids=("zipf", "uniform"), cache=("warm", "cold"))
+    (subject,) = Grid(method=("tt",), rows=(50,)).subjects()
+    uses = {use.name: use for use in subject.uses}
+    assert list(grid.calls(uses["bag"])) == [
+        (4096, "zipf", "warm"),
+        (4096, "zipf", "cold"),
+        (4096, "uniform", "warm"),
+        (4096, "uniform", "cold"),
+    ]
+    assert list(Grid(ids=("zipf",), batch=(2,)).calls(uses["logits"])) == [(2, "uniform", "warm")]
+
+
+def test_the_command_line_changes_the_default_grid_or_a_preset():
+    assert Grid.parse(None, False) == Grid()
+    assert Grid.parse(None, False, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
+        rows=(5, 7), ids=("zipf",), rounds=9
+    )
+    heads = Grid.parse("heads", False, batch="3")
+    assert heads.use == ("logits",)
+    assert heads.batch == (3,)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_make_tables_of_any_method(preset):
+    for method in ("dpq", "ant", "tt"):
+        assert {subject.method for subject in Grid.parse(preset, False, method=method).subjects()} == {method}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "pq"}, "method: got 'pq', expected some of dpq, ant, tt"),
+        ({"use": "rows,topk"}, "use: got 'topk'"),
+        ({"cache": "hot"}, "cache: got 'hot'"),
+        ({"peers": "cuda"}, "peers: got 'cuda'"),
+        ({"rows": "many"}, "rows: got 'many', expected whole numbers"),
+        ({"rows": "0"}, "rows: got 0, expected a positive integer"),
+        ({"batch": ""}, "batch: got '', expected whole numbers"),
+        ({"batch": "20"}, "batch: got 20, expected a multiple of 8"),
+        ({"threads": 100_000}, "threads: got 100000, expected at most"),
+        ({"threads": 0}, "threads: got 0"),
+    ],
+)
+def test_what_is_no_value_is_refused(options, message):
+    with pytest.raises(BadInputError, match=message):
+        Grid.parse(None, False, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": (7,)}, "groups"),
+        ({"codes": (1,)}, "codes"),
+        ({"nonzeros": (101,)}, "nonzeros: got 101, expected 1 to 100"),
+        ({"dim": (7,), "groups": (2,)}, "2"),
+    ],
+)
+def test_sizes_that_make_no_table_are_refused_before_one_is_made(options, message):
+    with pytest.raises(BadInputError, match=message):
+        Grid(**options).subjects()
+
+
+def test_a_file_has_its_own_sizes():
+    with pytest.raises(BadInputError, match="rows: got a value beside a file"):
+        Grid.parse(None, True, rows="5")
+    assert Grid.parse(None, True, batch="8").batch == (8,)

@@ -1,0 +1,58 @@
+"""The benchmark's own library: rows copied, kernels called, and statuses that do not get lost."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_embed.bench import native, tables
+from edge_embed.errors import EdgeEmbedError
+
+
+@settings(max_examples=30)
+@given(n=st.integers(1, 60), dim=st.integers(1, 70), calls=st.integers(1, 4), batch=st.integers(1, 40))
+def test_rows_are_copied_one_call_after_the_other(n, dim, calls, batch):
+    random = np.random.default_rng(n)
+    table = random.standard_normal((n, dim), np.float32)
+    ids, rows = random.integers(0, n, (calls, batch)), np.full((batch, dim), np.nan, np.float32)
+    native.copy_rows(table, ids, rows)
+    assert np.array_equal(rows, table[ids[-1]])
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        tables.dpq(np.random.default_rng(0), 50, 12, 5, 4),
+        tables.ant(np.random.default_rng(0), 50, 12, 300, 4),
+        tables.tt(np.random.default_rng(0), 50, 12, 3),
+    ],
+    ids=lambda packed: packed.method,
+)
+def test_a_status_of_a_kernel_becomes_an_error(packed):
+    ids, rows = np.array([[3, 1], [4, 1]]), np.empty((2, 12), np.float32)
+    gather = native.Gather(packed)
+    gather(ids, rows)
+    assert np.allclose(rows, packed.rows(ids[-1]), atol=1e-5)
+    with pytest.raises(RuntimeError, match="gave status"):
+        gather(np.array([[50, 1], [4, 1]]), rows)  # in the first of two calls
+
+
+def test_reading_and_multiplying_do_as_much_as_they_say():
+    ones = np.zeros(2048 + 64, np.uint8)
+    start = -ones.ctypes.data % 64
+    ones[start : start + 2048].view(np.float32)[:] = 1
+    found = native.library().eb_read(ones.ctypes.data + start, 2048, 3)
+    lanes = 3 * 512 / found  # of the vectors, one lane of the sum is given
+    assert lanes in {4, 8, 16}
+    assert native.library().eb_multiply_add(10) == 10 * 10 * 2 * lanes
+
+
+def test_a_missing_library_costs_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(native, "installed_path", lambda name: tmp_path / name)
+    native.library.cache_clear()
+    with pytest.raises(EdgeEmbedError, match="install the package again"):
+        native.library()
+
+
+def test_the_instruction_set_is_one_of_the_library():
+    assert native.kernel_isa() in {"portable", "avx2", "avx512", "neon"}

@@ -1,0 +1,90 @@
+"""Everyone who is timed gives the numbers of the packed form, or says how far from them it is."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_embed.bench import tables
+from edge_embed.bench.peers.faiss_pq import PEERS as FAISS
+from edge_embed.bench.peers.listed import OURS, PEERS
+from edge_embed.bench.peers.scipy_csr import PEERS as SCIPY
+from edge_embed.bench.tables import BenchTable, LeftOutError
+from edge_embed.bench.uses import USES, Bag
+
+ROWS, DIM, BATCH = 300, 64, 24
+TABLES = {
+    "dpq": tables.dpq(np.random.default_rng(0), ROWS, DIM, 16, 16),
+    "ant": tables.ant(np.random.default_rng(0), ROWS, DIM, 20, 5),
+    "tt": tables.tt(np.random.default_rng(0), ROWS, DIM, 4),
+}
+# Of those that round: a few times half a step of their weights, over the largest of some hundred sums.
+ROUNDING = {"ORT dynamic int8": 0.03, "ORT MatMulNBits int4": 0.3}
+EVERYONE = [*OURS, *(peer for peers in PEERS.values() for peer in peers)]
+PAIRS = [
+    pytest.param(peer, method, use, id=f"{peer.name}-{method}-{use.name}-{getattr(use, 'mode', '')}")
+    for method, packed in TABLES.items()
+    for use in (*USES.values(), Bag("sum"), Bag("max"))
+    for peer in EVERYONE
+    if peer.fits(BenchTable(method, packed, 0), use)
+]
+
+
+def error_of(peer, packed, use, calls=3):
+    """The error of the last of several calls, whose inputs came after those it was bound to."""
+    random = np.random.default_rng(1)
+    bound = peer.opened(BenchTable("", packed, 1 << 30), use, 1)(use.draw(packed, random, "uniform", BATCH), calls)
+    feeds = [use.draw(packed, random, "zipf", BATCH) for _ in range(calls)]
+    bound.set_inputs(feeds)
+    assert bound.calls == calls
+    bound.run()
+    return use.error(packed, feeds[-1], bound.result())
+
+
+@pytest.mark.parametrize(("peer", "method", "use"), PAIRS)
+def test_numbers_are_those_of_the_packed_form(peer, method, use):
+    error = error_of(peer, TABLES[method], use)
+    if peer.exact:
+        assert error < 1e-6
+    else:
+        assert 1e-4 < error < ROUNDING[peer.name]
+
+
+def test_every_use_of_every_method_has_peers_of_other_libraries():
+    for method, packed in TABLES.items():
+        for use in USES.values():
+            table = BenchTable(method, packed, 0)
+            assert sum(peer.fits(table, use) for peer in OURS) == 1
+            assert any(peer.fits(table, use) for peers in PEERS.values() for peer in peers)
+    assert {peer.methods for peer in (*FAISS, *SCIPY)} == {("dpq",), ("ant",)}
+
+
+@settings(max_examples=15)
+@given(codes=st.integers(2, 300), groups=st.integers(1, 9), width=st.integers(1, 5))
+def test_faiss_reads_codes_of_any_width(codes, groups, width):
+    packed = tables.dpq(np.random.default_rng(codes), 40, groups * width, codes, groups)
+    packed.check_codes()
+    assert error_of(FAISS[0], packed, USES["rows"]) == 0
+
+
+@settings(max_examples=15)
+@given(anchors=st.integers(1, 300), data=st.data())
+def test_rows_of_ant_have_as_many_weights_as_asked_for(anchors, data):
+    nonzeros = data.draw(st.integers(1, anchors))
+    packed = tables.ant(np.random.default_rng(anchors), 30, 3, anchors, nonzeros)  # refuses ids that do not rise
+    assert set(np.diff(packed.row_offsets)) == {nonzeros}
+
+
+@pytest.mark.parametrize("method", TABLES)
+def test_the_dense_twin_has_the_rows_of_the_table(method):
+    packed = TABLES[method]
+    assert np.array_equal(BenchTable("", packed, 4 * ROWS * DIM).dense, packed.rows(np.arange(ROWS)))
+    with pytest.raises(LeftOutError, match=r"76,800 bytes, the limit here is 76,799"):
+        _ = BenchTable("", packed, 4 * ROWS * DIM - 1).dense
+
+
+@pytest.mark.parametrize("padding_idx", [0, 7, ROWS - 1])
+def test_the_padding_row_is_never_asked_for_and_every_other_is(padding_idx):
+    packed = tables.PackedDPQ.from_codes(np.ones((ROWS, 2), np.uint8), np.ones((2, 2, 2), np.float32), padding_idx)
+    ids = USES["rows"].draw(packed, np.random.default_rng(0), "uniform", 20 * ROWS)["ids"]
+    assert set(ids) == set(range(ROWS)) - {padding_idx}

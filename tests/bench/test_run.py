@@ -1,0 +1,241 @@
+"""A measurement from end to end, on tables so small that it takes no time."""
+
+import json
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.bench import contest, run
+from edge_embed.bench.caches import Evictor, cache_sizes
+from edge_embed.bench.grid import Grid
+from edge_embed.bench.peers import listed
+from edge_embed.bench.peers.runtime import CUSTOM
+from edge_embed.errors import BadInputError, ParityError
+from edge_embed.packed.file import save_tables
+from edge_embed.validation.timing import Times
+
+TINY = Grid(rows=(200,), dim=(32,), anchors=(10,), nonzeros=(2,), rank=(2,), batch=(8,), ids=("uniform",), rounds=3)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return run.bench(TINY)
+
+
+def test_every_method_and_use_is_measured_with_everyone_who_fits(report):
+    assert {(one.method, one.use) for one in report.measurements} == {
+        (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "kernel")
+    }
+    names = {peer.name for one in report.measurements for peer in one.peers}
+    assert names == {peer.name for peers in listed.PEERS.values() for peer in peers}
+
+
+def test_figures_fit_each_other(report):
+    for one in report.measurements:
+        assert one.ours.cpu_ratio is None
+        assert one.ours.cpu_microseconds == pytest.approx(one.ours.nanoseconds_per_item * one.batch / 1000)
+        assert one.gigaflops == pytest.approx(one.operations / one.ours.cpu_microseconds / 1000)
+        assert one.ours.empty_call_share > 0
+        for peer in one.peers:
+            assert not peer.reason
+            assert 0 < peer.cpu_ratio.low <= peer.cpu_ratio.median <= peer.cpu_ratio.high
+            assert 0 < peer.wall_ratio.low <= peer.wall_ratio.median <= peer.wall_ratio.high
+            ours = peer.name in {"portable body", "dense copy"} or peer.name.startswith("ORT")
+            assert (peer.empty_call_share is not None) == ours
+
+
+def test_the_machine_is_described(report):
+    words = ", ".join(report.machine.values())
+    for word in ("onnxruntime", "torch", "scipy", "faiss", "load", "1 used", "kernels"):
+        assert word in words
+    assert report.roofs.multiply_add > 0
+    assert report.roofs.read.keys() == {f"L{level}" for level in cache_sizes()} | {"memory"}
+
+
+def test_the_json_has_the_keys_that_programs_rely_on(report):
+    found = json.loads(json.dumps(report.to_json()))
+    assert list(found) == ("schema_version file seed rounds threads machine method roofs measurements".split())
+    assert found["schema_version"] == 1
+    assert list(found["measurements"][0]) == (
+        "table method num_embeddings embedding_dim packed_bytes dense_bytes use batch items ids cache operations bytes "
+        "gigaflops gigabytes_per_second ours peers".split()
+    )
+    assert list(found["measurements"][0]["peers"][0]) == (
+        "name what cpu_microseconds wall_microseconds nanoseconds_per_item empty_call_microseconds empty_call_share "
+        "cpu_ratio wall_ratio error reason".split()
+    )
+
+
+def test_the_same_seed_gives_the_same_numbers(report):
+    again = run.bench(TINY)
+    assert [one.ours.error for one in again.measurements] == [one.ours.error for one in report.measurements]
+
+
+@pytest.mark.parametrize(("module", "package", "method"), [("faiss", "faiss-cpu", "dpq"), ("scipy", "scipy", "ant")])
+def test_an_absent_library_is_named_with_the_remedy(module, package, method, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    (one,) = run.bench(replace(TINY, method=(method,), use=("rows",))).measurements
+    (reason,) = [peer.reason for peer in one.peers if peer.reason]
+    assert f"python -m pip install {package}" in reason
+
+
+def test_a_dense_table_that_is_too_large_leaves_the_others_in(monkeypatch):
+    monkeypatch.setattr(run, "dense_limit", lambda: 125)
+    (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",))).measurements
+    reasons = {peer.name: peer.reason for peer in one.peers}
+    assert "25,600 bytes, the limit here is 125" in reasons["ORT Gather"]
+    assert reasons["torch embedding"]
+    assert not reasons["portable body"]
+    assert not reasons["faiss PQ decode"]
+
+
+def test_only_the_libraries_asked_for_take_part():
+    (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), peers=("torch",))).measurements
+    assert [peer.name for peer in one.peers] == ["torch embedding"]
+
+
+def wrong(peer):
+    """The same peer with numbers that are not those of the table."""
+
+    class Wrong:
+        def __init__(self, bound):
+            self.set_inputs, self.run, self.calls, self._result = bound.set_inputs, bound.run, bound.calls, bound.result
+
+        def result(self):
+            return self._result() + 1
+
+    def opened(*arguments):
+        bind = peer.open(*arguments)
+        return lambda feeds, calls: Wrong(bind(feeds, calls))
+
+    return replace(peer, open=opened)
+
+
+def test_a_peer_with_wrong_numbers_is_not_timed(monkeypatch):
+    monkeypatch.setitem(contest.PEERS, "torch", tuple(map(wrong, contest.PEERS["torch"])))
+    (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",))).measurements
+    (peer,) = [peer for peer in one.peers if peer.reason]
+    assert peer.name == "torch embedding"
+    assert "its numbers are wrong by" in peer.reason
+    assert peer.cpu_microseconds is None
+
+
+def test_wrong_numbers_of_ours_end_it(monkeypatch):
+    monkeypatch.setattr(contest, "OURS", (wrong(CUSTOM),))
+    with pytest.raises(ParityError, match="custom op: its numbers are wrong by"):
+        run.bench(replace(TINY, method=("dpq",), use=("rows",)))
+
+
+class TestCaches:
+    def test_they_are_emptied_before_every_contender_of_a_cold_round(self, monkeypatch):
+        emptied = []
+        monkeypatch.setattr(Evictor, "__call__", lambda self: emptied.append(self.nbytes))
+        (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), cache=("cold",))).measurements
+        contenders = 2 + len(one.peers)  # with ours and the empty call
+        assert len(emptied) == contenders * (TINY.rounds + 2)
+        assert one.cache == "cold"
+
+    def test_warm_ones_are_left_alone(self, monkeypatch):
+        monkeypatch.setattr(Evictor, "__call__", lambda self: pytest.fail("emptied"))
+        run.bench(replace(TINY, method=("dpq",), use=("rows",)))
+
+    def test_the_buffer_is_larger_than_all_of_them_and_all_of_it_is_written(self):
+        evict = Evictor()
+        assert evict.nbytes >= 2 * max(cache_sizes().values())
+        evict()
+        evict()
+        assert set(np.unique(evict._buffer)) == {2}
+
+
+def test_ratios_are_theirs_over_ours_and_the_empty_call_a_part_of_both(monkeypatch):
+    seconds = {"custom op": 2e-6, "empty call": 1e-6, "ORT Gather": 6e-6, "torch embedding": 1e-6}
+
+    def timed(contenders, *_, **__):
+        return {name: Times(np.full(4, seconds[name]), np.full(4, 5e-6)) for name in contenders}
+
+    monkeypatch.setattr(contest, "time_rounds", timed)
+    monkeypatch.setitem(contest.PEERS, "onnxruntime", contest.PEERS["onnxruntime"][1:2])  # Gather alone
+    libraries = ("onnxruntime", "torch")
+    (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), peers=libraries)).measurements
+    gather, torch_embedding = one.peers
+    assert gather.cpu_ratio.median == pytest.approx(3)
+    assert gather.wall_ratio.median == pytest.approx(1)
+    assert torch_embedding.cpu_ratio.median == pytest.approx(0.5)
+    shares = [figure.empty_call_share for figure in (one.ours, gather, torch_embedding)]
+    assert shares == [pytest.approx(1 / 2), pytest.approx(1 / 6), None]
+    assert one.ours.empty_call_microseconds == pytest.approx(1)
+    assert one.ours.nanoseconds_per_item == pytest.approx(2000 / 8)
+
+
+def test_several_threads_are_counted_on_the_clock_of_the_process(monkeypatch):
+    clocks = []
+    real = contest.time_rounds
+    monkeypatch.setattr(contest, "time_rounds", lambda *a, **k: clocks.append(k["cpu_clock"]) or real(*a, **k))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    before = torch.get_num_threads()
+    one, two = (run.bench(replace(TINY, method=("dpq",), use=("rows",), threads=count)) for count in (1, 2))
+    assert clocks == [time.thread_time_ns, time.process_time_ns]
+    assert (one.threads, two.threads) == (1, 2)
+    assert torch.get_num_threads() == before
+
+
+class Model(nn.Module):
+    """All uses of two tables."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(60, 16, num_codes=5, num_groups=4, padding_idx=0)
+        self.tags = edge_embed.ANTEmbeddingBag(40, 16, num_anchors=6, mode="max")
+        self.output = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids, tags):
+        return self.output(self.words(ids) + self.tags(tags).unsqueeze(1))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    ids = torch.tensor([[3, 1], [4, 1]])
+    edge_embed.save(Model(), folder / "model.pt", (ids, ids))
+    edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+class TestFiles:
+    def test_a_model_is_measured_with_its_own_uses(self, model):
+        report = run.bench(Grid(batch=(8,), rounds=2), model)
+        assert {(one.table, one.use, one.num_embeddings) for one in report.measurements} == {
+            ("words", "rows", 60),
+            ("words", "logits", 60),
+            ("words", "kernel", 60),
+            ("tags", "bag (max)", 40),
+            ("tags", "kernel", 40),
+        }
+        assert report.file == str(model)
+
+    def test_methods_and_uses_choose_among_its_tables(self, model):
+        (one,) = run.bench(Grid(method=("ant",), use=("bag",), batch=(8,), ids=("zipf",), rounds=2), model).measurements
+        assert (one.table, one.use) == ("tags", "bag (max)")
+        with pytest.raises(BadInputError, match="has no table of tt"):
+            run.bench(Grid(method=("tt",)), model)
+
+    def test_a_packed_file_is_measured_in_every_use(self, model, tmp_path):
+        tables = edge_embed.lower(model.with_suffix(".pt")).tables
+        save_tables(tmp_path / "tables.safetensors", {"words": tables["words"]})
+        report = run.bench(Grid(batch=(8,), ids=("zipf",), rounds=2), tmp_path / "tables.safetensors")
+        assert [one.use for one in report.measurements] == ["rows", "bag (mean)", "logits", "kernel"]
+
+    def test_float16_tables_are_measured_too(self, tmp_path):
+        layers = [edge_embed.DPQEmbedding(60, 32, 16, 8), edge_embed.TTEmbedding(60, 32, rank=2)]
+        lowered = [edge_embed.lower(layer.freeze(value_type="float16"), torch.tensor([1])) for layer in layers]
+        path = tmp_path / "tables.safetensors"
+        save_tables(path, {table.method: table for one in lowered for table in one.tables.values()})
+        report = run.bench(Grid(batch=(8,), ids=("zipf",), rounds=2), path)
+        assert not [peer.reason for one in report.measurements for peer in one.peers if peer.reason]
