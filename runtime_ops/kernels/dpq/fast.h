@@ -10,7 +10,17 @@
 namespace edge_embed::dpq {
 namespace {
 
-constexpr Kernels<Table> kFast{{Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch}};
+// Tables of products are made from values that are floats.
+inline ee_status AnyLogits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
+                           const Output& logits, double* scratch, size_t* bad_row) {
+  return (table.value_type == EE_INT8 ? LogitsReference<Table> : Logits)(table, hidden, batch, begin, end,
+                                                                         logits, scratch, bad_row);
+}
+inline Size AnyLogitsScratch(const Table& table) {
+  return table.value_type == EE_INT8 ? ScratchDoubles(table) : LogitsScratch(table);
+}
+
+constexpr Kernels<Table> kFast{{Gather, GatherScratch}, {Bag, BagScratch}, {AnyLogits, AnyLogitsScratch}};
 
 }  // namespace
 }  // namespace edge_embed::dpq

@@ -22,7 +22,8 @@ Size DpqBagScratch(const dpq::Table& table) { return kAvx2Dpq.bag.scratch(table)
 ee_status DpqLogits(const dpq::Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
                     const Output& logits, double* scratch, size_t* bad_position) {
   const dpq::LogitsCall call{hidden, begin, end, static_cast<size_t>(table.num_embeddings), logits};
-  if (dpq::PermuteLogits(table, dpq::Layout(table), call, batch, scratch)) return EE_OK;
+  const bool floats = table.value_type != EE_INT8;
+  if (floats && dpq::PermuteLogits(table, dpq::Layout(table), call, batch, scratch)) return EE_OK;
   return kAvx2Dpq.logits.run(table, hidden, batch, begin, end, logits, scratch, bad_position);
 }
 Size DpqLogitsScratch(const dpq::Table& table) {
