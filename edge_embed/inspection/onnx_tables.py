@@ -28,7 +28,8 @@ def _dpq_shape(attributes: Attributes, tensors: Specs) -> TableShape:
     num_groups, stored = attributes["num_groups"], values.shape[0]
     shared = stored == 1 and num_groups != 1
     dim = values.shape[2] * num_groups
-    shape = DPQShape(codes.shape[0], dim, attributes["num_codes"], num_groups, shared, _value_type(values))
+    value_type = "int8" if "value_scales" in tensors else _value_type(values)
+    shape = DPQShape(codes.shape[0], dim, attributes["num_codes"], num_groups, shared, value_type)
     if attributes["bits"] != shape.bits:
         raise BadInputError(f"bits: got {attributes['bits']}, expected {shape.bits} for {shape.num_codes} codes")
     return shape
@@ -77,7 +78,7 @@ class _Use:
 _METHODS = {
     "DPQ": _Method(
         PackedDPQ.method,
-        lambda count: ("codes", "values"),
+        lambda count: ("codes", "values", "value_scales")[: max(count, 2)],
         ("bits", "num_codes", "num_groups", "padding_idx"),
         _dpq_shape,
     ),

@@ -34,20 +34,23 @@ Sizes = tuple[TableShape, int | None]
 
 def _dpq_trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Sizes:
     groups, num_codes, width = key.shape
-    return _dpq_shape(query.shape, groups, num_codes, query.shape[1] // width, value), rest[-1]
+    return _dpq_shape(query.shape, groups, num_codes, query.shape[1] // width, _value_type(value)), rest[-1]
 
 
-def _dpq_frozen(codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Sizes:
+def _dpq_frozen(
+    codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
+) -> Sizes:
     groups, num_codes, width = value.shape
-    return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, value), padding_idx
+    value_type = "int8" if value.dtype == torch.int8 else _value_type(value)
+    return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, value_type), padding_idx
 
 
 def _dpq_shape(
-    size: tuple[int, int] | torch.Size, stored: int, num_codes: int, num_groups: int, value: Tensor
+    size: tuple[int, int] | torch.Size, stored: int, num_codes: int, num_groups: int, value_type: str
 ) -> DPQShape:
     if stored not in (1, num_groups):
         raise BadInputError(f"got {stored} value tables, expected {num_groups}, or 1 when they are shared")
-    return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups, _value_type(value))
+    return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups, value_type)
 
 
 def _ant_trainable(transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Sizes:

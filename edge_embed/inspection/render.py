@@ -141,8 +141,9 @@ def _torch_save(console: Console, info: TorchSaveInfo) -> None:
 
 
 def _layout(entry: TableInfo) -> str:
+    narrow = " int8" if entry.value_type == "int8" else ""
     padding = "" if entry.padding_idx is None else f", pad {entry.padding_idx}"
-    return _METHODS[entry.method].layout(entry.attributes) + padding
+    return _METHODS[entry.method].layout(entry.attributes) + narrow + padding
 
 
 def _dpq_layout(values: Mapping[str, Any]) -> str:
@@ -168,7 +169,7 @@ class _Method:
 
 
 _METHODS = {
-    PackedDPQ.method: _Method(_dpq_layout, "codes", "values", "values"),
+    PackedDPQ.method: _Method(_dpq_layout, "codes", "values", "value"),
     PackedANT.method: _Method(_ant_layout, "transform", "anchors", "anchors"),
     PackedTT.method: _Method(_tt_layout, "", "cores", "core_"),
 }

@@ -30,7 +30,7 @@ class TableInfo:
         attributes: What else fixes the sizes, as in a packed file. dpq: ``num_codes`` (K), ``num_groups`` (D),
             ``bits``, ``share_subspaces``; ant: ``num_anchors`` (A), ``num_nonzeros``, ``weight_type``; tt:
             ``num_embeddings``, ``row_shape`` (I), ``col_shape`` (J), ``ranks`` (R).
-        value_type: Type of the rows, ``float32`` or ``float16``.
+        value_type: Type of what rows are made of, ``float32`` or ``float16``; for dpq also ``int8``.
         padding_idx: The row that is exactly zero, or None.
         compression_ratio: Bits of the dense float32 table / bits kept, by the formula of the method's paper.
         inference_bytes: Bytes of each tensor of the packed form, by name.

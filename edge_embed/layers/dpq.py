@@ -11,7 +11,7 @@ and a batch norm standardises the distances. Distances and codes: `edge_embed.op
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import torch
@@ -22,7 +22,6 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding, check_count
 from edge_embed.ops import dpq
 from edge_embed.ops.operators import TableOperators
-from edge_embed.ops.storage import StoredType, rounded, stored_array
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -51,8 +50,8 @@ class DPQEmbedding(CompressedEmbedding):
 
     The layer has two states. *Trainable* keeps ``query`` [n, d], ``key`` [G, K, s] (SX only; VQ ties keys
     and values) and ``value`` [G, K, s]. *Frozen* (after `freeze` or `from_packed`) keeps ``codes``, uint8
-    [n, row_bytes], and ``value``, and no longer learns. In eval mode both states give value rows selected by
-    index, bit for bit what the exported file gives.
+    [n, row_bytes], ``value``, and ``value_scales`` [G] where that is int8, and no longer learns. In eval mode both
+    states give value rows selected by index, bit for bit what the exported file gives.
 
     The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D when subspaces are shared.
 
@@ -83,6 +82,7 @@ class DPQEmbedding(CompressedEmbedding):
     key: nn.Parameter
     value: Tensor
     codes: Tensor
+    value_scales: Tensor | None
     running_mean: Tensor
     running_var: Tensor
 
@@ -116,6 +116,7 @@ class DPQEmbedding(CompressedEmbedding):
         if distance_norm:
             self.register_buffer("running_mean", torch.zeros(num_codes, **options))
             self.register_buffer("running_var", torch.ones(num_codes, **options))
+        self.register_buffer("value_scales", None)
         self.reset_parameters()
 
     def _check_sizes(self) -> None:
@@ -148,7 +149,8 @@ class DPQEmbedding(CompressedEmbedding):
             padding_idx=packed.padding_idx,
             device="meta",
         )
-        layer._become_frozen(torch.tensor(packed.codes), torch.tensor(packed.values))
+        scales = None if packed.value_scales is None else torch.tensor(packed.value_scales)
+        layer._become_frozen(torch.tensor(packed.codes), torch.tensor(packed.values), scales)
         return layer
 
     @property
@@ -158,54 +160,69 @@ class DPQEmbedding(CompressedEmbedding):
 
     @property
     def stored_type(self) -> torch.dtype:
-        """Type of the values."""
-        return self.value.dtype
+        """Type of the values, or of the scales of int8."""
+        return self.value.dtype if self.value_scales is None else self.value_scales.dtype
 
     def to_packed(self) -> PackedDPQ:
         """The packed form; a trainable table recomputes the codes of all rows as in eval mode."""
         if self.frozen:
-            values = stored_array(self.value)
-            return PackedDPQ(self.codes.cpu().numpy(), values, self.num_groups, self.padding_idx)
+            return dpq.pack_frozen(*self._frozen_table())
         return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx)
 
-    def freeze(self, value_type: StoredType | None = None) -> Self:
+    def freeze(self, value_type: dpq.ValueType | None = None) -> Self:
         """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same.
 
         Args:
-            value_type: ``"float16"`` halves the values and rounds them; rows keep their type. By default
+            value_type: of the values, which it rounds: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale
+                for each group (for all, when subspaces are shared); rows keep the type of the layer. By default
                 values stay as they are.
 
         Raises:
-            BadInputError: if a value is not finite, also after rounding.
+            BadInputError: if a value is not finite, also after rounding, or a type is not stored.
         """
-        if not self.frozen:
-            codes = torch.from_numpy(self.to_packed().codes)
-            self._become_frozen(codes.to(self.value.device), self.value.detach())
+        codes = self.codes if self.frozen else torch.from_numpy(self.to_packed().codes)
+        value, scales = self.value.detach(), self.value_scales
         if value_type is not None:
-            self.value = rounded(self.value, value_type)
+            value, scales = dpq.with_value_type(value, scales, value_type)
+        self._become_frozen(codes.to(self.value.device), value, scales)
         return self
 
-    def _become_frozen(self, codes: Tensor, value: Tensor) -> None:
+    def _become_frozen(self, codes: Tensor, value: Tensor, value_scales: Tensor | None) -> None:
         for name in ("query", "key", "value", "running_mean", "running_var"):
             if hasattr(self, name):
                 delattr(self, name)
         self.register_buffer("codes", codes)
         self.register_buffer("value", value)
+        self.register_buffer("value_scales", value_scales)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
-        if prefix + "codes" in state_dict and not self.frozen:
+        value: Tensor = state_dict.get(prefix + "value", self.value)
+        is_int8 = value.dtype == torch.int8  # numbers of one kind cannot be copied into the other
+        if prefix + "codes" in state_dict and (not self.frozen or is_int8 != (self.value_scales is not None)):
+            device = self.value.device
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
-            codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=self.value.device)
-            stored = state_dict.get(prefix + "value", self.value)
-            self._become_frozen(codes, torch.empty_like(self.value, dtype=stored.dtype))
+            codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=device)
+            scales = torch.ones(self.value.shape[0], dtype=torch.float32, device=device) if is_int8 else None
+            self._become_frozen(codes, torch.empty_like(self.value, dtype=value.dtype), scales)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow ``.half()`` and the like with float values; int8 values keep their scales as they are."""
+        scales = self.value_scales
+        super()._apply(fn, recurse)
+        if scales is not None and self.value_scales is not None and self.value_scales.dtype != scales.dtype:
+            self.value_scales = scales.to(self.value_scales.device)
+        return self
 
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         if self.frozen:
-            return dpq.FROZEN, (self.codes, self.value, self.num_groups, self.padding_idx)
+            return dpq.FROZEN, self._frozen_table()
         weights = (self.query, self._keys(), self.value, *self._statistics())
         return dpq.TRAINABLE, (*weights, self.variant, self.padding_idx)
+
+    def _frozen_table(self) -> tuple[Tensor, Tensor, Tensor | None, int, int | None]:
+        return self.codes, self.value, self.value_scales, self.num_groups, self.padding_idx
 
     def _keys(self) -> Tensor:
         return self.key if self.variant == "sx" else self.value

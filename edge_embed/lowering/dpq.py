@@ -4,7 +4,6 @@ from typing import Any
 
 from edge_embed.lowering.method import Method, OnBlock
 from edge_embed.ops import dpq
-from edge_embed.ops.storage import stored_array
 from edge_embed.packed.dpq import PackedDPQ
 
 
@@ -14,16 +13,20 @@ def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
-    codes, value, num_groups, padding_idx = arguments
-    packed = PackedDPQ(codes.detach().cpu().numpy(), stored_array(value), num_groups, padding_idx)
+    packed = dpq.pack_frozen(*arguments)
     packed.check_codes()
     on_block(packed.num_embeddings)
     return packed
+
+
+def _arguments(packed: PackedDPQ, tensors: list[Any]) -> tuple[Any, ...]:
+    codes, values, *scales = tensors
+    return codes, values, scales[0] if scales else None, packed.num_groups, packed.padding_idx
 
 
 DPQ = Method(
     name=PackedDPQ.method,
     packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen},
     operators=dpq.FROZEN,
-    arguments=lambda packed, tensors: (*tensors, packed.num_groups, packed.padding_idx),
+    arguments=_arguments,
 )

@@ -3,7 +3,7 @@
     r_j(k) = <q_j, K_jk>                        (SX: dot product, eq. 3)
     r_j(k) = -|q_j|^2 + 2<q_j, K_jk> - |K_jk|^2  (VQ: Euclidean, eq. 6)
     c_j = argmax_k norm(r_j)(k)                 (eq. 1)
-    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2)
+    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each V_j in int8
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020
 submission); ``norm`` is the batch norm over distances of the authors' released code: one mean and
@@ -25,11 +25,15 @@ from torch.nn import functional
 from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
-from edge_embed.ops.storage import stored_array
+from edge_embed.ops.storage import rounded, stored_array
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_shape import VALUE_BYTES
+from edge_embed.packed.dpq_values import quantized
+from edge_embed.packed.floats import check_float_type
 
 Variant = Literal["sx", "vq"]
+ValueType = Literal["float32", "float16", "int8"]
 
 NORM_EPS = 1e-5
 # Float64 distances of one block: smaller blocks cost calls, larger ones cache misses (both measured).
@@ -124,12 +128,32 @@ def trainable_rows(
     return finish_rows(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
 
 
-def frozen_rows(ids: Tensor, packed_codes: Tensor, value: Tensor, num_groups: int, padding_idx: int | None) -> Tensor:
-    """Rows of a frozen table: packed_codes uint8 [n, row_bytes], value [G, K, s] -> [*ids, d]."""
+def frozen_rows(
+    ids: Tensor,
+    packed_codes: Tensor,
+    value: Tensor,
+    value_scales: Tensor | None,
+    num_groups: int,
+    padding_idx: int | None,
+) -> Tensor:
+    """Rows of a frozen table -> [*ids, d].
+
+    Args:
+        ids: integers of any shape.
+        packed_codes: uint8 [n, row_bytes].
+        value: float or int8 [G, K, s].
+        value_scales: float32 [G] of int8 values, or None.
+        num_groups: D.
+        padding_idx: the row that is zero, or None.
+    """
     check_id_range(ids, packed_codes.shape[0])
-    rows = packed_codes.index_select(0, ids.reshape(-1).long())  # [B, row_bytes]
-    code = unpack(rows, bit_packing.bits_for(value.shape[1]), num_groups)  # [B, D]
-    return finish_rows(select(value, code.clamp(max=value.shape[1] - 1)), ids, padding_idx)
+    packed_rows = packed_codes.index_select(0, ids.reshape(-1).long())  # [B, row_bytes]
+    code = unpack(packed_rows, bit_packing.bits_for(value.shape[1]), num_groups)  # [B, D]
+    rows = select(value, code.clamp(max=value.shape[1] - 1))  # [B, d]
+    if value_scales is not None:
+        groups = rows.to(value_scales.dtype).unflatten(-1, (num_groups, -1))  # [B, D, s]
+        rows = (groups * value_scales.unsqueeze(-1)).flatten(-2)
+    return finish_rows(rows, ids, padding_idx)
 
 
 def unpack(rows: Tensor, bits: int, num_groups: int) -> Tensor:
@@ -199,6 +223,36 @@ def pack(
     return PackedDPQ(packed, values, num_groups, padding_idx)
 
 
+def pack_frozen(
+    codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
+) -> PackedDPQ:
+    """The packed form of a frozen table, whose arguments are those of `frozen_rows`.
+
+    Raises:
+        BadInputError: if they do not fit each other, or values are of a type that is not stored.
+    """
+    values = value.detach().cpu().numpy() if value.dtype == torch.int8 else stored_array(value)
+    scales = None if value_scales is None else stored_array(value_scales)
+    return PackedDPQ(codes.detach().cpu().numpy(), values, num_groups, padding_idx, scales)
+
+
+def with_value_type(value: Tensor, value_scales: Tensor | None, value_type: ValueType) -> tuple[Tensor, Tensor | None]:
+    """Values [G, K, s] in another type, and the scales [G] of int8.
+
+    Raises:
+        BadInputError: if there is no such type, or a value is not finite in it.
+    """
+    check_float_type("value_type", value_type, tuple(VALUE_BYTES))
+    if value_scales is not None:
+        if value_type == "int8":
+            return value, value_scales
+        value = value.to(value_scales.dtype) * value_scales[:, None, None]
+    if value_type != "int8":
+        return rounded(value, value_type), None
+    stored, scales = quantized(stored_array(value))
+    return torch.from_numpy(stored).to(value.device), torch.from_numpy(scales).to(value.device)
+
+
 TRAINABLE = define(
     "dpq_trainable",
     "Tensor query, Tensor key, Tensor value, Tensor? mean, Tensor? variance, str variant, int? padding_idx",
@@ -208,8 +262,8 @@ TRAINABLE = define(
 )
 FROZEN = define(
     "dpq_frozen",
-    "Tensor codes, Tensor value, int num_groups, int? padding_idx",
+    "Tensor codes, Tensor value, Tensor? value_scales, int num_groups, int? padding_idx",
     frozen_rows,
-    size=lambda codes, value, num_groups, padding_idx: (codes.shape[0], num_groups * value.shape[2]),
-    like=lambda codes, value, *rest: value,
+    size=lambda codes, value, value_scales, num_groups, padding_idx: (codes.shape[0], num_groups * value.shape[2]),
+    like=lambda codes, value, value_scales, *rest: value if value_scales is None else value_scales,
 )

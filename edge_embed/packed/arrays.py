@@ -11,20 +11,23 @@ from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.packed.form import TensorSpec
 
 
-def check_floats(name: str, array: NDArray[Any], axes: str, rank: int) -> None:
-    """Refuse an array that rows cannot be made from: its type is the type of the rows.
+def check_floats(
+    name: str, array: NDArray[Any], axes: str, rank: int, types: tuple[str, ...] = tuple(FLOAT_BYTES)
+) -> None:
+    """Refuse an array that rows cannot be made from.
 
     Args:
         name: Of the array.
-        array: What should be float32 or float16, in the byte order of the machine.
+        array: What should have one of the types, in the byte order of the machine.
         axes: Its axes in words, for the message.
         rank: Their number.
+        types: Names of them.
 
     Raises:
         BadInputError: Type or rank is another.
     """
-    if str(array.dtype) not in FLOAT_BYTES or array.ndim != rank:
-        expected = f"expected {' or '.join(FLOAT_BYTES)} [{axes}]"
+    if str(array.dtype) not in types or array.ndim != rank:
+        expected = f"expected {' or '.join(types)} [{axes}]"
         raise BadInputError(f"{name}: got {array.dtype} {list(array.shape)}, {expected}")
 
 

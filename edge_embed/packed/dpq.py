@@ -2,6 +2,7 @@
 
     row(id)[j * s : (j + 1) * s] = values[j, code(id, j)]          for groups j = 0 ... D - 1, s = d / D
 
+Values in int8 are multiplied by value_scales[j], in float32.
 With shared subspaces one value table serves all groups. SX and VQ, trained or frozen, lower to this form.
 """
 
@@ -13,23 +14,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.packed.arrays import check_finite, check_floats, check_specs
+from edge_embed.packed.arrays import check_floats, check_specs
 from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
-from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.dpq_shape import VALUE_BYTES, DPQShape
+from edge_embed.packed.dpq_values import check_values, scaled
 from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
 
 
 @dataclass(frozen=True, eq=False)
 class PackedDPQ(PackedTable):
-    """A DPQ table as two arrays.
+    """A DPQ table as two arrays, or three where values are int8.
 
     Attributes:
         codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
-        values: float32 or float16 [D, K, s], or [1, K, s] when subspaces are shared; finite. The rows have
-            their type.
+        values: float32, float16 or int8 [D, K, s], or [1, K, s] when subspaces are shared; finite, and -127 to
+            127. The rows have their type, float32 for int8.
         num_groups: D.
         padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
+        value_scales: float32 [D], or [1], of int8 values: what they are multiplied by; positive. None of others.
 
     Raises:
         BadInputError: A shape, dtype, size or value is wrong. The codes themselves are checked by
@@ -37,9 +40,10 @@ class PackedDPQ(PackedTable):
     """
 
     codes: NDArray[np.uint8]
-    values: NDArray[np.floating[Any]]
+    values: NDArray[np.floating[Any] | np.int8]
     num_groups: int
     padding_idx: int | None = None
+    value_scales: NDArray[np.float32] | None = None
     method: ClassVar[str] = "dpq"
 
     def __post_init__(self) -> None:
@@ -47,27 +51,37 @@ class PackedDPQ(PackedTable):
         groups: object = self.num_groups
         if type(groups) is not int or groups < 1:
             raise BadInputError(f"num_groups: got {groups!r:.80}, expected a positive integer")
-        check_specs(self.tensors(), self.shape.tensor_specs())
+        expected = self.shape.tensor_specs()
+        if self.tensors().keys() != expected.keys():
+            raise BadInputError(
+                f"tensors: got {list(self.tensors())} with {self.value_type} values, expected {list(expected)}"
+            )
+        check_specs(self.tensors(), expected)
         check_padding_idx(self.padding_idx, self.num_embeddings)
-        check_finite("values", self.values, ("group", "code", "column"))
+        check_values(self.values, self.value_scales)
 
     @classmethod
     def from_codes(
-        cls, codes: NDArray[np.integer[Any]], values: NDArray[np.floating[Any]], padding_idx: int | None = None
+        cls,
+        codes: NDArray[np.integer[Any]],
+        values: NDArray[np.floating[Any] | np.int8],
+        padding_idx: int | None = None,
+        value_scales: NDArray[np.float32] | None = None,
     ) -> Self:
         """Pack integer codes.
 
         Args:
             codes: Integers in 0 ... K - 1, shape [n, D]. The padding row is stored as zeros, whatever it is.
-            values: float32 or float16 [D, K, s] or [1, K, s].
+            values: float32, float16 or int8 [D, K, s] or [1, K, s].
             padding_idx: The row that is exactly zero, or None.
+            value_scales: float32 [D] or [1] of int8 values, else None.
 
         Raises:
             BadInputError: A code, shape or dtype is wrong.
         """
         _check_ranks(codes, values)
         packed = pack(codes, bits_for(values.shape[1]))
-        table = cls(packed, values, codes.shape[1], padding_idx)
+        table = cls(packed, values, codes.shape[1], padding_idx, value_scales)
         if padding_idx is not None:
             packed[padding_idx] = 0
         table.check_codes()
@@ -110,10 +124,10 @@ class PackedDPQ(PackedTable):
         Raises:
             BadInputError: Something is missing, or does not fit the rest.
         """
-        if tensors.keys() != {"codes", "values"}:
+        if tensors.keys() - {"value_scales"} != {"codes", "values"}:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
         groups: Any = attributes.get("num_groups")
-        table = cls(tensors["codes"], tensors["values"], groups, padding_idx)
+        table = cls(tensors["codes"], tensors["values"], groups, padding_idx, tensors.get("value_scales"))
         table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         table.check_codes()
         return table
@@ -148,12 +162,13 @@ class PackedDPQ(PackedTable):
 
     @property
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Type of the values, ``float32``, ``float16`` or ``int8``."""
         return str(self.values.dtype)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The two arrays, not copied."""
-        return {"codes": self.codes, "values": self.values}
+        """The arrays, not copied."""
+        stored: dict[str, NDArray[Any]] = {"codes": self.codes, "values": self.values}
+        return stored if self.value_scales is None else stored | {"value_scales": self.value_scales}
 
     def codes_of(self, ids: ArrayLike) -> NDArray[np.uint8 | np.uint16]:
         """Return the codes of some rows: [*ids.shape, D], uint8 up to K = 256, else uint16.
@@ -171,7 +186,7 @@ class PackedDPQ(PackedTable):
             ids: Integers of any dtype and shape, rank 0 and empty included.
 
         Returns:
-            [*ids.shape, d], of the type of the values. Memory is bounded by a small multiple of that.
+            [*ids.shape, d], of :attr:`row_type`. Memory is bounded by a small multiple of that.
 
         Raises:
             BadInputError: The ids are no integers, or a stored code is not below K.
@@ -182,13 +197,15 @@ class PackedDPQ(PackedTable):
         if codes.size and codes.max() >= self.num_codes:
             self.check_codes()  # names the row
         tables = 0 if self.shape.shared else np.arange(self.num_groups)
-        rows: NDArray[np.floating[Any]] = self.values[tables, codes]  # [*ids, D, s]
+        rows: NDArray[Any] = self.values[tables, codes]  # [*ids, D, s]
+        if self.value_scales is not None:
+            rows = scaled(rows, self.value_scales)
         if self.padding_idx is not None:
             rows[ids == self.padding_idx] = 0.0
         return rows.reshape(*ids.shape, self.embedding_dim)
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return :meth:`rows` as float64: they are stored numbers, so nothing was rounded."""
+        """Return :meth:`rows` as float64: every path has them bit by bit, and computes with them."""
         return self.rows(ids).astype(np.float64)
 
     def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
@@ -219,4 +236,4 @@ def _check_ranks(codes: NDArray[Any], values: NDArray[Any]) -> None:
     if codes.ndim != 2 or values.ndim != 3:
         shapes = f"codes {list(codes.shape)}, values {list(values.shape)}"
         raise BadInputError(f"{shapes}: expected [rows, row bytes] and [groups, codes, width]")
-    check_floats("values", values, "groups, codes, width", rank=3)
+    check_floats("values", values, "groups, codes, width", rank=3, types=tuple(VALUE_BYTES))

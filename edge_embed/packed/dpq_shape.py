@@ -2,6 +2,7 @@
 
     bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = d / D
     nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table; 2 for 4 with float16)
+           = n * row_bytes + (K s + 4) D  with int8 values, which have a float32 scale for each value table
 
 The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 """
@@ -16,6 +17,9 @@ from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
 from edge_embed.packed.form import TensorSpec
 from edge_embed.packed.sizes import check_count, check_total
 
+VALUE_BYTES = {**FLOAT_BYTES, "int8": 1}
+_SCALE_BYTES = 4
+
 
 @dataclass(frozen=True)
 class DPQShape:
@@ -27,7 +31,7 @@ class DPQShape:
         num_codes: K, 2 to 65,536.
         num_groups: D, a divisor of d.
         shared: One value table for all groups; false with one group, where there is nothing to share.
-        value_type: Of the values, and so of the rows: ``float32`` or ``float16``.
+        value_type: Of the values: ``float32``, ``float16`` or ``int8``.
 
     Raises:
         BadInputError: One of them is out of range, or a size does not fit 63 bits.
@@ -50,7 +54,7 @@ class DPQShape:
         if self.embedding_dim % self.num_groups:
             divisor = f"expected a divisor of embedding_dim ({self.embedding_dim})"
             raise BadInputError(f"num_groups: got {self.num_groups}, {divisor}")
-        check_float_type("value_type", self.value_type)
+        check_float_type("value_type", self.value_type, tuple(VALUE_BYTES))
         check_total(self.num_embeddings, self.embedding_dim, self.nbytes)
 
     @property
@@ -74,20 +78,25 @@ class DPQShape:
         return 1 if self.shared else self.num_groups
 
     @property
+    def value_bytes(self) -> int:
+        """Bytes of values and of the scales of int8."""
+        scale_bytes = _SCALE_BYTES if self.value_type == "int8" else 0
+        table_bytes = VALUE_BYTES[self.value_type] * self.num_codes * self.sub_dim + scale_bytes
+        return self.num_value_tables * table_bytes
+
+    @property
     def nbytes(self) -> int:
         """Bytes of codes and values."""
-        value_bytes = FLOAT_BYTES[self.value_type] * self.num_value_tables * self.num_codes * self.sub_dim
-        return self.num_embeddings * self.row_bytes + value_bytes
+        return self.num_embeddings * self.row_bytes + self.value_bytes
 
     @property
     def compression_ratio(self) -> float:
         """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``.
 
-        float16 values count 16 bits instead of the second 32.
+        float16 values count 16 bits instead of the second 32, int8 values 8, and their scales 32 each.
         """
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
-        value_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_value_tables * self.num_codes * self.sub_dim
-        return 32 * self.num_embeddings * self.embedding_dim / (code_bits + value_bits)
+        return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * self.value_bytes)
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""
@@ -99,9 +108,10 @@ class DPQShape:
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Codes uint8 [n, row_bytes] and values [D or 1, K, s]."""
-        values = (self.num_value_tables, self.num_codes, self.sub_dim)
-        return {
+        """Codes uint8 [n, row_bytes], values [D or 1, K, s], and value_scales float32 [D or 1] of int8."""
+        tables = self.num_value_tables
+        specs = {
             "codes": TensorSpec("uint8", (self.num_embeddings, self.row_bytes)),
-            "values": TensorSpec(self.value_type, values),
+            "values": TensorSpec(self.value_type, (tables, self.num_codes, self.sub_dim)),
         }
+        return specs | ({"value_scales": TensorSpec("float32", (tables,))} if self.value_type == "int8" else {})

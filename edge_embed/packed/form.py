@@ -31,7 +31,7 @@ class TableShape(Protocol):
 
     @property
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Type of what rows are made of, ``float32`` or ``float16``; for DPQ also ``int8``."""
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +71,11 @@ class Packed(Protocol):
 
     @property
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Type of what rows are made of, ``float32`` or ``float16``; for DPQ also ``int8``."""
+
+    @property
+    def row_type(self) -> str:
+        """Type of the rows: ``value_type``, or ``float32`` where that is ``int8``."""
 
     @property
     def nbytes(self) -> int:
@@ -126,11 +130,16 @@ class PackedTable(ABC):
     @property
     @abstractmethod
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Type of what rows are made of, ``float32`` or ``float16``; for DPQ also ``int8``."""
 
     @abstractmethod
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
+
+    @property
+    def row_type(self) -> str:
+        """Type of the rows: :attr:`value_type`, or ``float32`` where that is ``int8``."""
+        return "float32" if self.value_type == "int8" else self.value_type
 
     @property
     def embedding_dim(self) -> int:
@@ -158,13 +167,13 @@ class PackedTable(ABC):
             ids: Integers of any dtype and shape, rank 0 and empty included.
 
         Returns:
-            [*ids.shape, d], of :attr:`value_type`: :meth:`rows_float64`, rounded once.
+            [*ids.shape, d], of :attr:`row_type`: :meth:`rows_float64`, rounded once.
 
         Raises:
             BadInputError: The ids are no integers.
             IdOutOfRangeError: An id is negative or at least n.
         """
-        return rounded(self.rows_float64(ids), self.value_type)
+        return rounded(self.rows_float64(ids), self.row_type)
 
     def check_declared(self, declared: TableShape) -> None:
         """Refuse tensors that are not those a file declares.

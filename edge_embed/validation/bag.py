@@ -41,7 +41,7 @@ class BagCall(TableCall):
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
         """Ids of both types."""
-        rest = {"offsets": np.int64, "sample_weights": self.table.value_type}
+        rest = {"offsets": np.int64, "sample_weights": self.table.row_type}
         return {np.dtype(kind): {"ids": kind, **rest} for kind in (np.int64, np.int32)}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
@@ -67,7 +67,7 @@ class BagCall(TableCall):
         return Case(name, {"ids": ids, "offsets": offsets, "sample_weights": self._weights(random, ids.size)})
 
     def _weights(self, random: np.random.Generator, count: int) -> NDArray[Any]:
-        return random.normal(size=count if self.weighted else 0).astype(self.table.value_type)
+        return random.normal(size=count if self.weighted else 0).astype(self.table.row_type)
 
     def refused(self) -> list[Case]:
         """Ids outside the table, and offsets outside the ids."""

@@ -168,7 +168,7 @@ class TableCall(ABC):
 
     def result_type(self, first: np.dtype[Any]) -> np.dtype[Any]:
         """Type of the result where the first input has type ``first``."""
-        return self.table.value_type
+        return self.table.row_type
 
     @property
     def row_terms(self) -> int:

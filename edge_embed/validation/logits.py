@@ -27,7 +27,7 @@ class LogitsCall(TableCall):
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
         """Hidden states in float32, and in the type of the table."""
-        return {np.dtype(kind): {"hidden": kind} for kind in (np.float32, self.table.value_type)}
+        return {np.dtype(kind): {"hidden": kind} for kind in (np.float32, self.table.row_type)}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
         """Sequences, one state, none."""
@@ -46,7 +46,7 @@ class LogitsCall(TableCall):
 
     def expected(self, case: Case) -> Expected:
         """Products with the rows of the packed form; a path may round rows that it computes to their own type."""
-        rounded = None if self.table.method.exact else self.table.value_type
+        rounded = None if self.table.method.exact else self.table.row_type
         packed = self.table.packed
         return Expected(*logits(packed, case.feeds["hidden"]), max(packed.embedding_dim, self.row_terms), rounded)
 

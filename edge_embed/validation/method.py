@@ -11,7 +11,7 @@ class ValidationMethod:
 
     Attributes:
         name: the word for the method at every stage.
-        exact: whether rows are selected and not computed, so that every path gives the same bits.
+        exact: whether rows are selected and not summed up, so that every path gives the same bits.
         locate: says in words where bit ``bit`` of byte ``offset`` of a tensor lies: (packed, tensor, offset, bit)
             -> row, group.
         terms: the largest number of terms that is summed up for an element of a row.

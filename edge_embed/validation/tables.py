@@ -63,9 +63,9 @@ class Table:
         return _LOWERING[self.packed.method].arguments(self.packed, tensors)
 
     @property
-    def value_type(self) -> "np.dtype[Any]":
+    def row_type(self) -> "np.dtype[Any]":
         """Type of its rows."""
-        return np.dtype(self.packed.shape.value_type)
+        return np.dtype(self.packed.row_type)
 
 
 class Node(NamedTuple):

@@ -1,6 +1,7 @@
 """DPQ in ONNX: the nodes ``edge_embed::DPQEmbedding...`` and the portable body of rows.
 
-    ids, codes uint8 [n, row_bytes], values float32 or float16 [G, K, s]  ->  rows [*ids, D * s]
+    ids, codes uint8 [n, row_bytes], values float32 or float16 [G, K, s]              ->  rows [*ids, D * s]
+    ids, codes uint8 [n, row_bytes], values int8 [G, K, s], value_scales float32 [G]  ->  rows [*ids, D * s], float32
 
 The body gathers the stored rows first, then unpacks, then selects: whatever depends on constants alone would be
 folded back to a dense table when a session is created. What costs time in a runtime is the number of pieces that
@@ -20,6 +21,8 @@ to the neighbours. Codes are clamped where bits can say more than there are code
 of padding ids alone, and nothing is done for padding where there is none: a session folds conditions on attributes.
 ``Gather`` refuses ids from n on; negative ones, which would wrap around, are sent to row n.
 
+Values in int8 are selected as such; the rows that were found become floats and are multiplied by their groups' scales.
+
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
 be kept beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made
 from it; so is a shape that a batch of known size may not have, on a way that it does not take.
@@ -35,10 +38,12 @@ from edge_embed.packed.dpq import PackedDPQ
 
 FORMAT_VERSION = 1
 
+_TENSORS = ("codes", "values", "value_scales")
+
 # B ids; M rows of bytes to decode: all 256 values, or those of the ids
 # bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape in which they
 # were found, [B, row_bytes, (8 / bits) s], [B, D s] or [B, D, s]
-_BODY = """
+_SELECT = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
   seven = Constant <value_int: int = 7> ()
@@ -212,25 +217,39 @@ _BODY = """
     }
   >
   dim = Mul (width, num_groups)
+"""
+
+# scaled: [B, D, s]; with one scale, that of all groups
+_SCALE = """
+  group_scales = Unsqueeze (value_scales, axis_1)
+  batch_count = Unsqueeze (batch, axis_0)
+  group_count = Unsqueeze (num_groups, axis_0)
+  groups_shape = Concat <axis: int = 0> (batch_count, group_count, width)
+  by_group = Reshape <allowzero: int = 1> (selected, groups_shape)
+  unscaled = CastLike (by_group, value_scales)
+  scaled = Mul (unscaled, group_scales)
+"""
+
+_FINISH = """
   has_padding = GreaterOrEqual (padding_idx, zero)
   padded_rows = If (has_padding) <
-    then_branch = with_zeros () => (zeroed_rows) {
+    then_branch = with_zeros () => (zeroed_rows) {{
       batch_1d = Unsqueeze (batch, axis_0)
       flat_rows_shape = Concat <axis: int = 0> (batch_1d, dim)
-      flat_rows = Reshape <allowzero: int = 1> (selected, flat_rows_shape)
+      flat_rows = Reshape <allowzero: int = 1> ({rows}, flat_rows_shape)
       is_padding = Equal (wide_ids, padding_idx)
       padding_row = NonZero (is_padding)
       padding_at = Transpose (padding_row)
       num_padding = Shape <start: int = 1, end: int = 2> (padding_row)
       zeros_shape = Concat <axis: int = 0> (num_padding, dim)
       no_value = Constant <value_float: float = 0.0> ()
-      no_value_like = CastLike (no_value, values)
+      no_value_like = CastLike (no_value, {like})
       zeros = Expand (no_value_like, zeros_shape)
       zeroed_rows = ScatterND (flat_rows, padding_at, zeros)
-    },
-    else_branch = as_selected () => (selected_rows) {
-      selected_rows = Identity (selected)
-    }
+    }},
+    else_branch = as_selected () => (selected_rows) {{
+      selected_rows = Identity ({rows})
+    }}
   >
   ids_shape = Shape (ids)
   rows_shape = Concat <axis: int = 0> (ids_shape, dim)
@@ -243,9 +262,11 @@ _NUM_ROWS = """
 """
 
 
-def _table(codes: Any, values: Any, num_groups: int, padding_idx: int | None) -> tuple[Sequence[Any], dict[str, int]]:
+def _table(
+    codes: Any, values: Any, value_scales: Any, num_groups: int, padding_idx: int | None
+) -> tuple[Sequence[Any], dict[str, int]]:
     num_codes = int(values.shape[1])
-    return [codes, values], {
+    return [codes, values] if value_scales is None else [codes, values, value_scales], {
         "format_version": FORMAT_VERSION,
         "bits": bits_for(num_codes),
         "num_codes": num_codes,
@@ -254,13 +275,21 @@ def _table(codes: Any, values: Any, num_groups: int, padding_idx: int | None) ->
     }
 
 
+def _body(count: int) -> str:
+    if count < len(_TENSORS):
+        return _SELECT + _FINISH.format(rows="selected", like="values")
+    return _SELECT + _SCALE + _FINISH.format(rows="scaled", like="value_scales")
+
+
 DPQ = OnnxMethod(
     name=PackedDPQ.method,
     prefix="DPQ",
     operators=dpq.FROZEN,
-    tensors=lambda count: ("codes", "values"),
+    tensors=lambda count: _TENSORS[:count],
     attribute_names=("format_version", "bits", "num_codes", "num_groups", "padding_idx"),
     table=_table,
-    body=lambda count: _BODY,
+    body=_body,
     num_rows=_NUM_ROWS,
+    parts="tensors",
+    remedy="freeze all tables with value_type int8, or none",
 )

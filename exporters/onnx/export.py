@@ -120,8 +120,8 @@ def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:
     counts = sorted({len(node.inputs) - use.num_leading for use, node in nodes})
     if len(counts) > 1:  # a function has one signature, and all nodes of a type share one
         raise BadInputError(
-            f"{method.name} tables: got some of {' and some of '.join(map(str, counts))} cores, expected one number "
-            "of cores in a model, since they share one portable body: factorise all tables alike"
+            f"{method.name} tables: got some of {' and some of '.join(map(str, counts))} {method.parts}, expected one "
+            f"number of {method.parts} in a model, since they share one portable body: {method.remedy}"
         )
     for use in dict.fromkeys([method.operator("rows"), *(use for use, _ in nodes)]):
         function = ir.serde.deserialize_function(use.function(counts[0]))

@@ -35,6 +35,8 @@ class OnnxMethod:
         body: rows from ids in the textual syntax of ONNX: the nodes of the function ``(ids, <tensors>) => (rows)``,
             from the number of tensors.
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
+        parts: what the tensors of a table are called where tables of a model have different numbers of them.
+        remedy: what to do about that.
     """
 
     name: str
@@ -45,6 +47,8 @@ class OnnxMethod:
     table: Callable[..., tuple[Sequence[Any], dict[str, int]]]
     body: Callable[[int], str]
     num_rows: str
+    parts: str = "tensors"
+    remedy: str = ""
 
     def operator(self, use: Use) -> "OnnxOperator":
         """The node type for a use."""

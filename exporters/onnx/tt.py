@@ -126,5 +126,7 @@ TT = OnnxMethod(
     attribute_names=("format_version", "num_embeddings", "padding_idx"),
     table=_table,
     body=_body,
+    parts="cores",
+    remedy="factorise all tables alike",
     num_rows="\n  num_rows = Constant <value_int: int = @num_embeddings> ()\n",
 )

@@ -29,6 +29,8 @@ dpq::Table ToTable(const ee_dpq_table& c) {
   table.codes_bytes = c.codes_bytes;
   table.values = ToBytes(c.values);
   table.values_bytes = c.values_bytes;
+  table.value_scales = ToBytes(c.value_scales);
+  table.value_scales_bytes = c.value_scales_bytes;
   table.num_embeddings = c.num_embeddings;
   table.num_codes = c.num_codes;
   table.num_groups = c.num_groups;

@@ -40,18 +40,20 @@ EE_API const char* ee_status_message(int32_t status);
 /* A DPQ table in the packed form (kernels/dpq/dpq.h has the formula and the bit layout). A row has
  * num_groups * group_width numbers. */
 typedef struct ee_dpq_table {
-  const uint8_t* codes;   /* uint8 [num_embeddings, ceil(num_groups * bits / 8)] */
-  size_t codes_bytes;     /* readable bytes at codes; too few is EE_SHORT_CODES */
-  const void* values;     /* [shared ? 1 : num_groups, num_codes, group_width] */
-  size_t values_bytes;    /* readable bytes at values; too few is EE_SHORT_VALUES */
-  int64_t num_embeddings; /* rows, at least 1 */
-  int64_t num_codes;      /* codes per group, 2 .. 65536 */
-  int64_t num_groups;     /* groups of a row, at least 1 */
-  int64_t group_width;    /* values of a group, at least 1 */
-  int64_t padding_idx;    /* this row comes out as exactly +0.0; -1: none */
-  int32_t bits;           /* ceil(log2(num_codes)) */
-  int32_t shared;         /* not 0: every group uses the same values */
-  int32_t value_type;     /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
+  const uint8_t* codes;      /* uint8 [num_embeddings, ceil(num_groups * bits / 8)] */
+  size_t codes_bytes;        /* readable bytes at codes; too few is EE_SHORT_CODES */
+  const void* values;        /* [shared ? 1 : num_groups, num_codes, group_width] */
+  size_t values_bytes;       /* readable bytes at values; too few is EE_SHORT_VALUES */
+  const void* value_scales;  /* float32 [shared ? 1 : num_groups], where values are int8 */
+  size_t value_scales_bytes; /* readable bytes there; too few is EE_SHORT_VALUE_SCALES */
+  int64_t num_embeddings;    /* rows, at least 1 */
+  int64_t num_codes;         /* codes per group, 2 .. 65536 */
+  int64_t num_groups;        /* groups of a row, at least 1 */
+  int64_t group_width;       /* values of a group, at least 1 */
+  int64_t padding_idx;       /* this row comes out as exactly +0.0; -1: none */
+  int32_t bits;              /* ceil(log2(num_codes)) */
+  int32_t shared;            /* not 0: every group uses the same values */
+  int32_t value_type;        /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
 } ee_dpq_table;
 
 /* An ANT table in the packed form (kernels/ant/ant.h has the formula). A row has embedding_dim numbers. What

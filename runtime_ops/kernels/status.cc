@@ -58,6 +58,8 @@ const char* StatusMessage(int status) {
       return "mode must be 0 (sum), 1 (mean) or 2 (max), and sample weights need mode 0";
     case EE_BAD_OFFSETS:
       return "offsets must begin with 0, never decrease, and end with the number of ids";
+    case EE_SHORT_VALUE_SCALES:
+      return "the buffer of value_scales is shorter than one float32 for each group of int8 values";
     default:
       return "unknown status: the caller and this library are of different versions";
   }

@@ -33,7 +33,8 @@ typedef enum ee_status {
   EE_SHORT_CORE = 22,
   EE_FEW_CORE_ROWS = 23,
   EE_BAD_MODE = 24,
-  EE_BAD_OFFSETS = 25
+  EE_BAD_OFFSETS = 25,
+  EE_SHORT_VALUE_SCALES = 26
 } ee_status;
 
 #ifdef __cplusplus
@@ -41,7 +42,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_OFFSETS;
+constexpr int kLastStatus = EE_SHORT_VALUE_SCALES;
 
 // One sentence without a final stop, never null: also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -90,10 +90,10 @@ OrtStatus* Ant::MakeTable(const Node& node, const Attributes& attributes, const 
 
 }  // namespace
 
-constexpr const OrtCustomOp* const kAntOps[kOpsOfMethod] = {
+constexpr const OrtCustomOp* const kAntOps[] = {
     &kOp<Ant, Rows, EE_FLOAT32>,   &kOp<Ant, Rows, EE_FLOAT16>,   &kOp<Ant, Bag, EE_FLOAT32>,
     &kOp<Ant, Bag, EE_FLOAT16>,    &kOp<Ant, Logits, EE_FLOAT32>, &kOp<Ant, Logits, EE_FLOAT16>,
-    &kOp<Ant, BestOf, EE_FLOAT32>, &kOp<Ant, BestOf, EE_FLOAT16>,
+    &kOp<Ant, BestOf, EE_FLOAT32>, &kOp<Ant, BestOf, EE_FLOAT16>, nullptr,
 };
 
 }  // namespace edge_embed::ort

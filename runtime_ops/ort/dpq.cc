@@ -1,5 +1,6 @@
 // The ONNX operators of DPQ, version 1. The table is
-//   codes uint8 [n, row_bytes], values float32 | float16 [num_groups or 1, num_codes, s]
+//   codes uint8 [n, row_bytes], values float32 | float16 | int8 [num_groups or 1, num_codes, s],
+//   and value_scales float32 [num_groups or 1] where values are int8
 // with the attributes format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
 // num_groups*s.
 #include "ort/bag.h"
@@ -16,7 +17,8 @@ struct Dpq {
   static constexpr const char* kBag = "DPQEmbeddingBag";
   static constexpr const char* kLogits = "DPQLogits";
   static constexpr const char* kTopK = "DPQTopK";
-  static constexpr InputSpec kTensors[] = {{"codes", Only(EE_UINT8)}, {"values", kFloats}};
+  static constexpr InputSpec kTensors[] = {
+      {"codes", Only(EE_UINT8)}, {"values", kFloats | Only(EE_INT8)}, {"value_scales", Only(EE_FLOAT32)}};
   static constexpr size_t kRequired = 2;
   static constexpr size_t kFloatTensor = 1;
 
@@ -66,6 +68,18 @@ OrtStatus* CheckValues(const Node& node, const Dpq::Attributes& attributes, cons
   return Fail(node, message);
 }
 
+// int8 values need them, one for each group of values; others have none.
+OrtStatus* CheckScales(const Node& node, const Tensor* tensors, size_t num_tensors) {
+  const Tensor &values = tensors[1], &scales = tensors[2];
+  const bool needed = values.type == EE_INT8, given = num_tensors > 2;
+  if (needed == given && (!given || (scales.rank == 1 && scales.dims[0] == values.dims[0]))) return nullptr;
+  Message message = Begin(node);
+  message << (given ? "got value_scales of shape " : "got no value_scales");
+  if (given) message << scales;
+  message << ", expected [" << values.dims[0] << "] with int8 values and none with others" << kDamaged;
+  return Fail(node, message);
+}
+
 OrtStatus* CheckTable(const Node& node, const dpq::Table& table) {
   const ee_status status = dpq::Validate(table);
   if (status == EE_OK) return nullptr;
@@ -84,18 +98,23 @@ OrtStatus* Dpq::ReadAttributes(const Node& node, const OrtKernelInfo* info, Attr
   return ReadInt(node, info, "padding_idx", &attributes->padding_idx);
 }
 
-OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors, size_t,
-                          Table* table) {
+OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
+                          size_t num_tensors, Table* table) {
   const Tensor &codes = tensors[0], &values = tensors[1];
   uint64_t row_bytes = 0;
   if (OrtStatus* status = CheckAttributes(node, attributes, &row_bytes)) return status;
   if (OrtStatus* status = CheckCodes(node, attributes, codes, row_bytes)) return status;
   if (OrtStatus* status = CheckValues(node, attributes, values)) return status;
+  if (OrtStatus* status = CheckScales(node, tensors, num_tensors)) return status;
 
   table->codes = static_cast<const unsigned char*>(codes.data);
   table->codes_bytes = codes.count;
   table->values = static_cast<const unsigned char*>(values.data);
   table->values_bytes = values.count * SizeOf(values.type);
+  if (num_tensors > 2) {
+    table->value_scales = static_cast<const unsigned char*>(tensors[2].data);
+    table->value_scales_bytes = tensors[2].count * sizeof(float);
+  }
   table->num_embeddings = codes.dims[0];
   table->num_codes = attributes.num_codes;
   table->num_groups = attributes.num_groups;
@@ -109,10 +128,18 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
 
 }  // namespace
 
-constexpr const OrtCustomOp* const kDpqOps[kOpsOfMethod] = {
-    &kOp<Dpq, Rows, EE_FLOAT32>,   &kOp<Dpq, Rows, EE_FLOAT16>,   &kOp<Dpq, Bag, EE_FLOAT32>,
-    &kOp<Dpq, Bag, EE_FLOAT16>,    &kOp<Dpq, Logits, EE_FLOAT32>, &kOp<Dpq, Logits, EE_FLOAT16>,
-    &kOp<Dpq, BestOf, EE_FLOAT32>, &kOp<Dpq, BestOf, EE_FLOAT16>,
+constexpr const OrtCustomOp* const kDpqOps[] = {
+    &kOp<Dpq, Rows, EE_FLOAT32>,
+    &kOp<Dpq, Rows, EE_FLOAT16>,
+    &kOp<Dpq, Bag, EE_FLOAT32>,
+    &kOp<Dpq, Bag, EE_FLOAT16>,
+    &kOp<Dpq, Logits, EE_FLOAT32>,
+    &kOp<Dpq, Logits, EE_FLOAT16>,
+    &kOp<Dpq, Rows, EE_INT8>,
+    &kOp<Dpq, Bag, EE_INT8>,
+    &kOp<Dpq, BestOf, EE_FLOAT32>,
+    &kOp<Dpq, BestOf, EE_FLOAT16>,
+    nullptr,
 };
 
 }  // namespace edge_embed::ort

@@ -1,4 +1,4 @@
-// The operators of each method: one list here, one file beside this.
+// The operators of each method: one list here, which ends with null, and one file beside this.
 #ifndef EDGE_EMBED_ORT_METHODS_H_
 #define EDGE_EMBED_ORT_METHODS_H_
 
@@ -6,11 +6,9 @@
 
 namespace edge_embed::ort {
 
-constexpr size_t kOpsOfMethod = 8;  // four uses, each for float32 and float16
-
-extern const OrtCustomOp* const kAntOps[kOpsOfMethod];
-extern const OrtCustomOp* const kDpqOps[kOpsOfMethod];
-extern const OrtCustomOp* const kTtOps[kOpsOfMethod];
+extern const OrtCustomOp* const kAntOps[];
+extern const OrtCustomOp* const kDpqOps[];
+extern const OrtCustomOp* const kTtOps[];
 
 }  // namespace edge_embed::ort
 

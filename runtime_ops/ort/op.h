@@ -1,10 +1,11 @@
-// One ONNX operator from a method and a use: twelve operators, each registered for float32 and for float16.
+// One ONNX operator from a method and a use: twelve operators, each registered for float32 and for float16,
+// and rows and bags of DPQ for int8, which gives float32.
 //
 // A method (ort/<method>.cc) is
 //   Table, Attributes
 //   kRows, kBag, kLogits, kTopK     names of its four operators
 //   kTensors                        its inputs, in order; from kRequired on they may be left out
-//   kFloatTensor                    the one whose type the rows have
+//   kFloatTensor                    the one whose type the rows have, or float32 where it is int8
 //   ReadAttributes(node, info, Attributes*)
 //   MakeTable(node, attributes, tensors, number of tensors, Table*)    checks everything
 // and a use (ort/rows.h, bag.h, logits.h, topk.h) is
@@ -166,9 +167,13 @@ OrtStatus* Compute(void* data, OrtKernelContext* context) {
   return Use::Compute(kernel.node, kernel.attributes, context, table, type);
 }
 
-constexpr ONNXTensorElementDataType FloatType(ee_type type) {
-  return type == EE_FLOAT32 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+constexpr ONNXTensorElementDataType DecidingType(ee_type type) {
+  return type == EE_INT8      ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8
+         : type == EE_FLOAT16 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16
+                              : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
 }
+
+constexpr ee_type OutputType(ee_type deciding) { return deciding == EE_FLOAT16 ? EE_FLOAT16 : EE_FLOAT32; }
 
 // The runtime reads only the fields that kOrtApiVersion has, however new the header is.
 template <class Method, class Use, ee_type type>
@@ -179,11 +184,11 @@ constexpr OrtCustomOp MakeOp() {
   op.GetName = [](const OrtCustomOp*) { return Use::template Name<Method>(); };
   op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
   op.GetInputType = [](const OrtCustomOp*, size_t index) {
-    return index == All::kFloat ? FloatType(type) : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    return index == All::kFloat ? DecidingType(type) : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
   };
   op.GetInputTypeCount = [](const OrtCustomOp*) { return All::kAll; };
   op.GetOutputType = [](const OrtCustomOp*, size_t index) {
-    return index == 0 ? FloatType(type) : ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    return index == 0 ? DecidingType(OutputType(type)) : ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
   };
   op.GetOutputTypeCount = [](const OrtCustomOp*) { return Use::kOutputs; };
   op.KernelDestroy = DestroyKernel<Method, Use>;
@@ -199,7 +204,7 @@ constexpr OrtCustomOp MakeOp() {
   op.GetVariadicOutputMinArity = not_variadic;
   op.GetVariadicOutputHomogeneity = not_variadic;
   op.CreateKernelV2 = CreateKernel<Method, Use>;
-  op.KernelComputeV2 = Compute<Method, Use, type>;
+  op.KernelComputeV2 = Compute<Method, Use, OutputType(type)>;
   return op;
 }
 

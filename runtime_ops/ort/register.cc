@@ -23,8 +23,8 @@ OrtStatus* FailOldRuntime(const OrtApiBase& base) {
 
 OrtStatus* AddOps(const OrtApi& api, OrtCustomOpDomain* domain) {
   for (const OrtCustomOp* const* ops : kMethods) {
-    for (size_t i = 0; i < kOpsOfMethod; ++i) {
-      if (OrtStatus* status = api.CustomOpDomain_Add(domain, ops[i])) return status;
+    for (; *ops != nullptr; ++ops) {
+      if (OrtStatus* status = api.CustomOpDomain_Add(domain, *ops)) return status;
     }
   }
   return nullptr;

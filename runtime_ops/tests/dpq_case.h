@@ -49,8 +49,10 @@ class DpqCase {
         random_(seed),
         codes_(MakeCodes()),
         values_(MakeValues(), shape.type),
+        scales_(MakeScales(), EE_FLOAT32),
         code_buffer_(Pack(), shape.misalign),
-        value_buffer_(values_.bytes(), shape.misalign) {
+        value_buffer_(values_.bytes(), shape.misalign),
+        scale_buffer_(scales_.bytes(), shape.misalign) {
     Context() = Describe(shape);
   }
 
@@ -60,6 +62,10 @@ class DpqCase {
     table.codes_bytes = code_buffer_.size();
     table.values = value_buffer_.data();
     table.values_bytes = value_buffer_.size();
+    if (shape_.type == EE_INT8) {
+      table.value_scales = scale_buffer_.data();
+      table.value_scales_bytes = scale_buffer_.size();
+    }
     table.num_embeddings = shape_.rows;
     table.num_codes = shape_.num_codes;
     table.num_groups = shape_.groups;
@@ -84,8 +90,7 @@ class DpqCase {
       if (code >= shape_.num_codes) code = shape_.num_codes - 1;
       const int64_t book = shape_.shared ? 0 : group;
       for (int64_t k = 0; k < shape_.width; ++k) {
-        const double value =
-            values_.values()[static_cast<size_t>((book * shape_.num_codes + code) * shape_.width + k)];
+        const double value = Value(book, (book * shape_.num_codes + code) * shape_.width + k);
         row[static_cast<size_t>(group * shape_.width + k)] = absolute ? std::fabs(value) : value;
       }
     }
@@ -114,8 +119,26 @@ class DpqCase {
     const int64_t books = shape_.shared ? 1 : shape_.groups;
     std::normal_distribution<double> draw;
     std::vector<double> values(static_cast<size_t>(books * shape_.num_codes * shape_.width));
-    for (double& value : values) value = draw(random_);
+    for (double& value : values) {
+      value = draw(random_);
+      if (shape_.type == EE_INT8) value = std::fmax(-127, std::fmin(127, std::round(50 * value)));
+    }
     return values;
+  }
+
+  // Another one for each group, so that none can stand for another.
+  std::vector<double> MakeScales() {
+    std::vector<double> scales(static_cast<size_t>(shape_.shared ? 1 : shape_.groups));
+    std::uniform_real_distribution<double> draw(0.001, 0.1);
+    for (double& scale : scales) scale = draw(random_);
+    return scales;
+  }
+
+  // As a row has it: that of int8 is a product rounded to float32.
+  double Value(int64_t book, int64_t index) const {
+    const double stored = values_.values()[static_cast<size_t>(index)];
+    if (shape_.type != EE_INT8) return stored;
+    return static_cast<float>(stored * scales_.values()[static_cast<size_t>(book)]);
   }
 
   // One bit after the other, from the definition of the layout.
@@ -138,8 +161,10 @@ class DpqCase {
   std::mt19937 random_;
   std::vector<int64_t> codes_;
   Encoded values_;
+  Encoded scales_;
   Placed code_buffer_;
   Placed value_buffer_;
+  Placed scale_buffer_;
 };
 
 }  // namespace edge_embed::testing

@@ -13,6 +13,8 @@ int32_t SmallestBits(int64_t num_codes) {
   return bits;
 }
 
+int64_t BytesOf(int32_t value_type) { return value_type == EE_INT8 ? 1 : value_type == EE_FLOAT16 ? 2 : 4; }
+
 // Half of the small tables get buffers that fit exactly, so that one byte too far is seen.
 void FitBuffers(ee_dpq_table* table) {
   if (!Small(table->num_embeddings) || !Small(table->num_codes) || !Small(table->num_groups) ||
@@ -22,8 +24,9 @@ void FitBuffers(ee_dpq_table* table) {
   const int64_t books = table->shared ? 1 : table->num_groups;
   const int64_t row_bytes = (table->num_groups * table->bits + 7) / 8;
   table->codes_bytes = static_cast<size_t>(table->num_embeddings * row_bytes);
-  table->values_bytes = static_cast<size_t>(books * table->num_codes * table->group_width *
-                                            (table->value_type == EE_FLOAT16 ? 2 : 4));
+  table->values_bytes =
+      static_cast<size_t>(books * table->num_codes * table->group_width * BytesOf(table->value_type));
+  table->value_scales_bytes = static_cast<size_t>(books) * sizeof(float);
 }
 
 // Its gather has no scratch.
@@ -46,16 +49,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.padding_idx = Number(in, 14) - 1;
   table.bits = in.Take<uint8_t>() < 230 ? SmallestBits(table.num_codes) : in.Take<int32_t>();
   table.shared = in.Take<uint8_t>() & 1;
-  table.value_type = in.Take<uint8_t>() < 250 ? in.Take<uint8_t>() % 2 : in.Take<int32_t>();
+  table.value_type = in.Take<uint8_t>() < 250 ? in.Take<uint8_t>() % 3 : in.Take<int32_t>();
   table.codes_bytes = in.Take<uint8_t>();
   table.values_bytes = in.Take<uint16_t>() % 16384;
+  table.value_scales_bytes = in.Take<uint8_t>() % 64;
   if (in.Take<uint8_t>() & 1) FitBuffers(&table);
 
-  const Block codes(table.codes_bytes), values(table.values_bytes);
+  const Block codes(table.codes_bytes), values(table.values_bytes), scales(table.value_scales_bytes);
   in.Bytes(codes.data.get(), codes.size);
   in.Bytes(values.data.get(), values.size);
+  in.Bytes(scales.data.get(), scales.size);
   table.codes = codes.data.get();
   table.values = values.data.get();
+  table.value_scales = scales.data.get();
 
   FuzzGather<int64_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int64_t>(ee_dpq_gather_f32_i64));
   FuzzGather<int32_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int32_t>(ee_dpq_gather_f32_i32));

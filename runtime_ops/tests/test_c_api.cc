@@ -18,6 +18,8 @@ ee_dpq_table ToC(const dpq::Table& t) {
   c.codes_bytes = t.codes_bytes;
   c.values = t.values;
   c.values_bytes = t.values_bytes;
+  c.value_scales = t.value_scales;
+  c.value_scales_bytes = t.value_scales_bytes;
   c.num_embeddings = t.num_embeddings;
   c.num_codes = t.num_codes;
   c.num_groups = t.num_groups;
@@ -64,8 +66,10 @@ ee_tt_table ToC(const tt::Table& t) {
   return c;
 }
 
-void TestRows() {
-  const DpqCase dpq_case(kShape);
+void TestRows(ee_type type) {
+  DpqShape shape = kShape;
+  shape.type = type;
+  const DpqCase dpq_case(shape);
   const ee_dpq_table table = ToC(dpq_case.table());
   const int64_t ids64[] = {4, 1, 0};
   const int32_t ids32[] = {4, 1, 0};
@@ -336,7 +340,7 @@ void TestTexts() {
 }
 
 // ctypes callers declare this layout by hand.
-static_assert(sizeof(void*) != 8 || sizeof(ee_dpq_table) == 88, "the layout is part of the ABI");
+static_assert(sizeof(void*) != 8 || sizeof(ee_dpq_table) == 104, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_ant_table) == 120, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_tt_table) == 320, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_bags) == 32, "the layout is part of the ABI");
@@ -346,11 +350,12 @@ static_assert(sizeof(void*) != 8 || sizeof(ee_bags) == 32, "the layout is part o
 
 int main() {
   using namespace edge_embed::testing;
-  TestRows();
+  for (const ee_type type : {EE_FLOAT32, EE_FLOAT16, EE_INT8}) TestRows(type);
   TestNothingToDo();
   TestBadArguments();
   TestUses(DpqCase({5, 10, 3, 2, false, 1}), kDpq);
   TestUses(DpqCase({5, 10, 3, 2, true, 1, 1, false, EE_FLOAT16}), kDpq);
+  TestUses(DpqCase({5, 10, 3, 2, false, 1, 1, false, EE_INT8}), kDpq);
   TestUses(AntCase({5, 4, 3, EE_UINT8, EE_INT8, EE_FLOAT32, 1}), kAnt);
   TestUses(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 5, EE_FLOAT32, 1}), kTt);
   TestTypesThatAreNone();

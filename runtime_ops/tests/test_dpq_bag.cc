@@ -34,6 +34,8 @@ void TestBagsOfAllSizes() {
   CheckModes({11, 16, 3, 3, false, 3});                         // rows are made
   CheckModes({11, 13, 9, 4, true, 0, 1, true});                 // hostile codes
   CheckModes({11, 16, 5, 8, false, 10, 1, false, EE_FLOAT16});  // halves
+  CheckModes({11, 16, 5, 8, false, 10, 1, false, EE_INT8});
+  CheckModes({11, 13, 9, 3, true, 0, 2, true, EE_INT8});
 }
 
 void TestGroupsAndWidths() {
@@ -49,6 +51,7 @@ void TestGroupsAndWidths() {
       if (groups * width > 300) continue;  // would only take longer
       check({6, 4, groups, width, false, 2});
       check({6, 4, groups, width, true, 2, 1, false, EE_FLOAT16});
+      check({6, 4, groups, width, false, 2, 1, false, EE_INT8});
     }
   }
   for (int bits = 1; bits <= 16; ++bits) check({6, int64_t{1} << bits, 19, 4, true, 2, 3});

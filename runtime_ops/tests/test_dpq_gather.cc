@@ -111,8 +111,54 @@ void TestHalfValues() {
   }
 }
 
-void TestFloatRowsAreNotRounded() {
-  const DpqCase dpq_case({5, 4, 3, 2});
+// int8 values are multiplied and rounded once, around every size of a vector and at the ends of rows.
+void TestInt8Values() {
+  for (const int64_t groups : kLaneSizes) {
+    for (const int64_t width : kLaneSizes) {
+      CheckShape({3, 16, groups, width, false, 1, 0, false, EE_INT8});
+      CheckShape({2, 11, groups, width, true, kNoPadding, 3, true, EE_INT8});
+    }
+  }
+  for (size_t misalign = 0; misalign < 8; ++misalign) {
+    CheckShape({70, 300, 40, 4, false, 69, misalign, true, EE_INT8});
+  }
+  CheckShape({3, 4, 2500, 3, false, 2, 0, true, EE_INT8});  // more bytes in a row than are staged
+}
+
+// A zero is +0.0, and a scale that is damaged gives what its product is.
+void TestInt8Scales() {
+  const float infinity = std::numeric_limits<float>::infinity(), tiny = std::ldexp(1.0F, -149);
+  const std::vector<unsigned char> codes(40, 0x02), values = {0x81, 0x00, 0x7F};  // -127, 0, 127
+  for (const float scale : {1.0F, 0.1F, 1e38F, tiny, 0.0F, -2.0F, infinity, std::nanf("")}) {
+    dpq::Table table{};
+    table.codes = codes.data();
+    table.codes_bytes = codes.size();
+    table.values = values.data();
+    table.values_bytes = values.size();
+    table.value_scales = reinterpret_cast<const unsigned char*>(&scale);
+    table.value_scales_bytes = sizeof(scale);
+    table.num_embeddings = 1;
+    table.num_codes = 3;
+    table.num_groups = 160;
+    table.group_width = 1;
+    table.padding_idx = kNoPadding;
+    table.value_type = EE_INT8;
+    table.bits = 2;
+    table.shared = true;
+    CHECK(dpq::Validate(table) == EE_OK);
+    std::vector<float> row(160);
+    size_t bad = 0;
+    CHECK(TestedKernels(table).gather.run(table, ToIds(std::vector<int64_t>{0}), 0, 1,
+                                          Output{row.data(), EE_FLOAT32}, nullptr, &bad) == EE_OK);
+    for (size_t k = 0; k < row.size(); ++k) {
+      const float expected = (k % 4 == 0 ? 127.0F : -127.0F) * scale;
+      CHECK(expected == row[k] || (std::isnan(expected) && std::isnan(row[k])));
+    }
+  }
+}
+
+void TestFloatRowsAreNotRounded(ee_type type) {
+  const DpqCase dpq_case({5, 4, 3, 2, false, kNoPadding, 0, false, type});
   const std::vector<int64_t> ids = {0};
   uint16_t rows[6];
   size_t bad = 9;
@@ -125,7 +171,9 @@ void TestFloatRowsAreNotRounded() {
 void TestUses() {
   CheckUses(DpqCase({7, 11, 3, 3, false, 2}));
   CheckUses(DpqCase({8, 16, 5, 2, true, kNoPadding, 1, false, EE_FLOAT16}));
+  CheckUses(DpqCase({7, 11, 3, 3, false, 2, 1, true, EE_INT8}));
   CheckParts(DpqCase({6, 8, 3, 2}));
+  CheckParts(DpqCase({6, 8, 3, 2, false, kNoPadding, 0, false, EE_INT8}));
   CheckBadIds(DpqCase({5, 16, 4, 2}));
 }
 
@@ -209,7 +257,10 @@ int main() {
     TestPaddingRowIsPositiveZero();
     TestPartOfTheRows();
     TestHalfValues();
-    TestFloatRowsAreNotRounded();
+    TestInt8Values();
+    TestInt8Scales();
+    TestFloatRowsAreNotRounded(EE_FLOAT32);
+    TestFloatRowsAreNotRounded(EE_INT8);
     TestBlocksOfRows();
     TestBadIdInAnyBlock();
     TestNotANumberIsCopied();

@@ -24,6 +24,8 @@ void TestBatches() {
   CheckBatches({7, 16, 5, 3, false, 2}, batches);                        // rows
   CheckBatches({70, 11, 8, 4, true, 69, 1, true, EE_FLOAT16}, batches);  // hostile codes
   CheckBatches({13, 11, 9, 7, false, kNoPadding, 3, true, EE_FLOAT16}, batches);
+  CheckBatches({70, 11, 9, 7, false, 40, 3, true, EE_INT8}, batches);
+  CheckBatches({7, 200, 3, 5, true, 2, 0, true, EE_INT8}, batches);
 }
 
 void TestGroupsAndWidths() {
@@ -31,6 +33,7 @@ void TestGroupsAndWidths() {
     for (const int64_t width : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64}) {
       CheckBatches({33, 4, groups, width, false, 31}, {1, 3});
       CheckBatches({5, 4, groups, width, true}, {1, 3});
+      CheckBatches({33, 4, groups, width, false, 31, 1, false, EE_INT8}, {1, 3});
     }
   }
 }
@@ -50,6 +53,7 @@ void TestFourBits() {
   for (const int64_t width : {2, 4, 7, 8, 9, 15, 16, 17, 24}) {
     CheckBatches({64, 16, 9, width, true}, {1, 5});
     CheckBatches({64, 16, 9, width, false, 3, 3, false, EE_FLOAT16}, {1, 5});
+    CheckBatches({64, 13, 9, width, false, 3, 3, true, EE_INT8}, {1, 5});
   }
   for (const int64_t num_codes : {9, 10, 15, 16}) {
     CheckBatches({80, num_codes, 13, 3, false, 64, 1, true}, {1, 2, 3, 4, 5, 8});

@@ -35,7 +35,8 @@ void TestWrongFields() {
   for (const int bits : {3, 5, 0, -1, 17, 1000}) {
     CHECK(After([=](dpq::Table& t) { t.bits = bits; }) == EE_BAD_BITS);
   }
-  CHECK(After([](dpq::Table& t) { t.value_type = EE_INT8; }) == EE_BAD_TYPE);
+  CHECK(After([](dpq::Table& t) { t.value_type = EE_UINT8; }) == EE_BAD_TYPE);
+  CHECK(After([](dpq::Table& t) { t.value_type = EE_INT8; }) == EE_NULL_POINTER);
   for (const int64_t padding : {int64_t{-2}, int64_t{4}, kHuge, -kHuge}) {
     CHECK(After([=](dpq::Table& t) { t.padding_idx = padding; }) == EE_BAD_PADDING);
   }
@@ -48,6 +49,23 @@ void TestShortBuffers() {
   CHECK(After([](dpq::Table& t) { t.group_width = 3; }) == EE_SHORT_VALUES);
   CHECK(After([](dpq::Table& t) { t.num_codes = 11; }) == EE_SHORT_VALUES);
   CHECK(After([](dpq::Table& t) { t.shared = true; }) == EE_OK);  // needs a third of the values
+}
+
+// Of int8 values, one for each group, or one for all.
+void TestShortScales() {
+  for (const bool shared : {false, true}) {
+    const DpqCase dpq_case({4, 10, 3, 2, shared, kNoPadding, 0, false, EE_INT8});
+    dpq::Table table = dpq_case.table();
+    CHECK(table.value_scales_bytes == (shared ? 4 : 12));
+    CHECK(dpq::Validate(table) == EE_OK);
+    --table.value_scales_bytes;
+    CHECK(dpq::Validate(table) == EE_SHORT_VALUE_SCALES);
+    table.value_scales_bytes = 0;
+    CHECK(dpq::Validate(table) == EE_SHORT_VALUE_SCALES);
+    table.value_type = EE_FLOAT16;  // they are not looked at
+    table.values_bytes *= 2;
+    CHECK(dpq::Validate(table) == EE_OK);
+  }
 }
 
 void TestSizesThatOverflow() {
@@ -113,6 +131,7 @@ int main() {
   using namespace edge_embed::testing;
   TestWrongFields();
   TestShortBuffers();
+  TestShortScales();
   TestSizesThatOverflow();
   TestOutputBytes();
   TestBitsOfEveryNumCodes();

@@ -1,6 +1,7 @@
 """Tables of every method and every use of them, in every kind of file: the same table everywhere."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.bag import DPQEmbeddingBag
+from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
@@ -46,10 +48,14 @@ class Words(nn.Module):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("methods")
+    return written(Words, tmp_path_factory.mktemp("methods"))
+
+
+def written(make: Callable[[], nn.Module], folder: Path) -> Path:
+    """The model in every kind of file."""
     torch.manual_seed(0)
     with (folder / "model.pt").open("wb") as file:
-        write_archive(Words().eval(), file, torch.randint(0, SIZES[0], (2, 3)))
+        write_archive(make().eval(), file, torch.randint(0, SIZES[0], (2, 3)))
     lowered = lower_program(read_program(folder / "model.pt"))
     save_tables(folder / "tables.safetensors", lowered.tables)
     export_onnx(lowered, folder / "model.onnx", "never")
@@ -162,6 +168,58 @@ def test_tensors_that_make_no_table(made, tmp_path, name, array, message):
     path = replaced(made, tmp_path / "m.onnx", name, array)
     with pytest.raises(BadInputError, match=message):
         inspect_file(path)
+
+
+class Narrow(nn.Module):
+    """A frozen DPQ table with int8 values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = DPQEmbedding(*SIZES, num_codes=4, num_groups=3, padding_idx=3).freeze("int8")
+
+    def forward(self, ids: Tensor) -> Tensor:
+        rows: Tensor = self.word(ids)
+        return rows
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(Narrow, tmp_path_factory.mktemp("narrow"))
+
+
+def test_int8_values_are_shown_in_every_file(narrow):
+    packed = load_tables(narrow / "tables.safetensors")["word"]
+    for report in reports(narrow):
+        (info,) = report.tables
+        assert info.value_type == packed.value_type == "int8"
+        assert info.inference_bytes == {"codes": 120, "values": 48, "value_scales": 12}
+        assert info.compression_ratio == packed.compression_ratio
+        assert info.hash_status == "matches"
+        assert not report.differences
+        line = shown(report)["word"]
+        assert "K=4 D=3 2 bit int8, pad 3" in line
+        assert "codes 120 B + values 60 B" in line  # with their scales
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("word.values", np.zeros((3, 4, 4), np.float32), r"values: got float32 .*, expected int8 \[3, 4, 4\]"),
+        ("word.value_scales", np.ones(2, np.float32), r"value_scales: got float32 \[2\], expected float32 \[3\]"),
+        ("word.value_scales", np.ones(3, np.float16), r"value_scales: got float16 \[3\], expected float32"),
+    ],
+)
+def test_int8_tensors_that_make_no_table(narrow, tmp_path, name, array, message):
+    with pytest.raises(BadInputError, match=message):
+        inspect_file(replaced(narrow, tmp_path / "m.onnx", name, array))
+
+
+def test_int8_values_without_scales(narrow, tmp_path):
+    model = onnx.load(narrow / "model.onnx")
+    del model.graph.node[0].input[-1]
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(BadInputError, match=r"values: got int8 .*, expected float32 \[3, 4, 4\]"):
+        inspect_file(tmp_path / "m.onnx")
 
 
 def test_a_node_with_an_input_too_few(made, tmp_path):

@@ -45,6 +45,86 @@ def test_frozen_holds_codes_and_values_only(make_layer):
     assert layer.codes.shape == (20, 2)  # 3 codes of 3 bits
 
 
+@pytest.mark.parametrize(("value_type", "tolerance"), [("float32", 0), ("float16", 2**-11), ("int8", 0.5001 / 127)])
+def test_value_types_round_by_half_a_step(make_layer, share, value_type, tolerance):
+    """Of the value itself for float16, of the largest of its group for int8."""
+    layer = make_layer(share_subspaces=share, padding_idx=4)
+    exact = layer.value.detach().clone()
+    before = layer.eval()(IDS).detach()
+    layer.freeze(value_type=value_type)
+    assert layer.value.dtype == getattr(torch, value_type)
+    assert (layer.value_scales is None) == (value_type != "int8")
+    largest = exact.abs().amax((1, 2), keepdim=True)  # [G, 1, 1]
+    bound = tolerance * (largest if value_type == "int8" else exact.abs()).expand(3, 5, 4)
+    assert layer(IDS).dtype == torch.float32
+    rows, codes = layer(IDS).unflatten(-1, (3, 4)), layer.to_packed().codes_of(IDS.numpy())
+    for group in range(3):
+        error = (rows - before.unflatten(-1, (3, 4)))[:, group].abs()
+        assert (error <= bound[group][torch.from_numpy(codes[:, group].astype("int64"))]).all()
+    assert rows[4].numpy().tobytes() == bytes(48)
+
+
+def test_int8_rows_in_eval_mode_are_those_of_the_packed_form(make_layer, variant, share):
+    layer = make_layer(variant=variant, share_subspaces=share, padding_idx=4).freeze("int8")
+    packed = layer.to_packed()
+    assert packed.value_type == "int8"
+    assert rows_of(layer) == packed.rows(IDS.numpy()).tobytes()
+    again = DPQEmbedding.from_packed(packed)
+    assert again.value.dtype == torch.int8
+    assert rows_of(again) == rows_of(layer)
+    assert rows_of(layer.freeze("int8")) == rows_of(again)  # a second time changes nothing
+
+
+def test_int8_values_become_floats_again(make_layer):
+    layer = make_layer().freeze("int8")
+    before = rows_of(layer)
+    layer.freeze("float32")
+    assert rows_of(layer) == before
+    assert set(layer.state_dict()) == {"codes", "value"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.bfloat16])
+def test_other_rows_of_int8_values_are_rounded_once(make_layer, dtype):
+    """The scales stay as they are: rounded, they would move all values of a group."""
+    layer = make_layer(padding_idx=4).freeze("int8")
+    exact, stored = layer(IDS), layer.to_packed()
+    assert torch.equal(layer.to(dtype)(IDS), exact.to(dtype))
+    for name, array in stored.tensors().items():
+        assert layer.to_packed().tensors()[name].tobytes() == array.tobytes()
+    assert torch.equal(layer.float()(IDS), exact)
+
+
+def test_int8_of_a_half_precision_layer(make_layer):
+    layer = make_layer().half().freeze("int8")
+    assert layer.value_scales.dtype == torch.float32
+    assert layer(IDS).dtype == torch.float16
+
+
+def test_a_checkpoint_of_int8_values_into_any_layer(make_mode, share):
+    source = make_mode(share_subspaces=share).freeze("int8")
+    assert set(source.state_dict()) == {"codes", "value", "value_scales"}
+    for target in (make_mode(share_subspaces=share), make_mode(share_subspaces=share).freeze("int8")):
+        target.load_state_dict(saved_and_loaded(source.state_dict()))
+        assert rows_of(target) == rows_of(source)
+    floats = make_mode(share_subspaces=share).freeze()
+    target.load_state_dict(floats.state_dict())
+    assert rows_of(target) == rows_of(floats)
+    assert target.value_scales is None
+
+
+def test_a_checkpoint_of_int8_values_without_scales_is_refused(make_layer):
+    state = make_layer().freeze("int8").state_dict()
+    del state["value_scales"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*value_scales"):
+        make_layer().load_state_dict(state)
+
+
+def test_unknown_value_types_are_refused(make_mode):
+    layer = make_mode()
+    with pytest.raises(BadInputError, match="value_type: got 'int4', expected float32, float16 or int8"):
+        layer.freeze(value_type="int4")
+
+
 def test_batch_norm_statistics_decide_codes(make_layer):
     """Freezing without them would give other rows."""
     layer = make_layer(warm=False)

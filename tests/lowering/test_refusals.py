@@ -46,6 +46,26 @@ def test_broken_values_of_a_frozen_table(lower):
         lower(Model(layer))
 
 
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("value_scales", torch.tensor([1.0, float("nan"), 1]), "value_scales: group 1: got nan, expected a positive"),
+        ("value_scales", torch.tensor([1.0, 1, 0]), "value_scales: group 2: got 0.0"),
+        ("value_scales", torch.ones(3, dtype=torch.float16), r"value_scales: got float16 \[3\], expected float32"),
+        ("value_scales", torch.ones(3, dtype=torch.bfloat16), "weights are torch.bfloat16; packed tables hold"),
+        ("value_scales", torch.ones(1), r"value_scales: got float32 \[1\], expected float32 \[3\]"),
+        ("value_scales", None, r"tensors: got \['codes', 'values'\] with int8 values"),
+        ("value", torch.full((3, 5, 4), -128, dtype=torch.int8), "values: group 0, code 0, column 0: got -128"),
+        ("value", torch.ones(3, 5, 4), r"tensors: got .*'value_scales'\] with float32 values"),
+    ],
+)
+def test_broken_int8_values_of_a_frozen_table(lower, name, tensor, message):
+    layer = DPQEmbedding(20, 12, 5, 3).freeze("int8")
+    setattr(layer, name, tensor)
+    with pytest.raises(BadInputError, match=f"^table word: {message}"):
+        lower(Model(layer))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("frozen", [False, True])
 def test_other_value_types_name_the_remedy(lower, dtype, frozen):

@@ -146,6 +146,28 @@ def test_a_half_precision_table_in_a_float32_model(capture, method):
     assert lowered.program.run(IDS)[0].dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_int8_table_in_a_model_of_any_type(capture, dtype):
+    """The packed rows are float32; the program rounds them to the type of the model."""
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = make("DPQ").to(dtype).freeze(value_type="int8")
+
+        def forward(self, ids):
+            return self.words(ids)
+
+    model = Rows().eval()
+    lowered = lower_program(capture(model))
+    packed = lowered.tables["words"]
+    assert (packed.value_type, packed.row_type) == ("int8", "float32")
+    (rows,) = lowered.program.run(IDS)
+    assert rows.dtype == dtype
+    assert torch.equal(rows, model(IDS))
+    assert torch.equal(rows, torch.from_numpy(packed.rows(IDS.numpy())).to(dtype))
+
+
 def test_the_progress_counts_every_table(capture):
     seen: dict[str, int] = {}
     model = Language(make("ANT"), edge_embed.TiedOutput(make("TT")), make("DPQ", "EmbeddingBag"))

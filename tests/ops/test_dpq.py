@@ -10,6 +10,7 @@ from edge_embed.errors import IdOutOfRangeError
 from edge_embed.ops import dpq
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_values import quantized
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 7, 8, 9, 17])
@@ -36,7 +37,13 @@ def tables(draw: st.DrawFn) -> PackedDPQ:
     books = 1 if draw(st.booleans()) else groups
     values = random.standard_normal((books, num_codes, width)).astype(np.float32)
     padding = draw(st.none() | st.integers(0, rows - 1))
-    return PackedDPQ.from_codes(random.integers(0, num_codes, (rows, groups)), values, padding)
+    stored, scales = quantized(values) if draw(st.booleans()) else (values, None)
+    return PackedDPQ.from_codes(random.integers(0, num_codes, (rows, groups)), stored, padding, scales)
+
+
+def tensors_of(table: PackedDPQ) -> tuple:
+    scales = None if table.value_scales is None else torch.from_numpy(table.value_scales)
+    return torch.from_numpy(table.codes), torch.from_numpy(table.values), scales, table.num_groups, table.padding_idx
 
 
 @given(tables(), st.sampled_from([(), (1,), (0,), (3,), (2, 3), (0, 2), (1, 2, 1)]), st.booleans(), st.data())
@@ -44,7 +51,7 @@ def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, data):
     random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     ids = random.integers(0, table.num_embeddings, shape).astype(np.int32 if narrow else np.int64)
     expected = table.rows(ids)
-    tensors = torch.from_numpy(table.codes), torch.from_numpy(table.values), table.num_groups, table.padding_idx
+    tensors = tensors_of(table)
     rows = dpq.frozen_rows(torch.from_numpy(np.asarray(ids)), *tensors)
     assert rows.shape == expected.shape
     assert rows.numpy().tobytes() == expected.tobytes()
@@ -59,7 +66,7 @@ def test_hostile_codes_stay_in_their_group(num_codes, shared):
     bits = bit_packing.bits_for(num_codes)
     codes = torch.full((2, bit_packing.row_bytes(groups, bits)), 255, dtype=torch.uint8)
     value = torch.randn(1 if shared else groups, num_codes, 3)
-    rows = dpq.frozen_rows(torch.tensor([0, 1]), codes, value, groups, None)
+    rows = dpq.frozen_rows(torch.tensor([0, 1]), codes, value, None, groups, None)
     expected = value[:, -1].expand(groups, 3).flatten()
     assert torch.equal(rows[0], expected)
     assert torch.equal(rows[1], expected)
@@ -73,8 +80,10 @@ def test_operators_refuse_ids_out_of_range(bad):
             form.rows(ids, *table)
 
 
-def frozen_arguments(padding_idx: int | None = 1) -> tuple:
-    return torch.randint(0, 256, (6, 2), dtype=torch.uint8), torch.randn(3, 16, 4), 3, padding_idx
+def frozen_arguments(padding_idx: int | None = 1, int8: bool = False) -> tuple:
+    value = torch.randint(-127, 128, (3, 16, 4), dtype=torch.int8) if int8 else torch.randn(3, 16, 4)
+    scales = torch.rand(3) + 0.5 if int8 else None
+    return torch.randint(0, 256, (6, 2), dtype=torch.uint8), value, scales, 3, padding_idx
 
 
 def trainable_arguments(variant: str = "sx", norm: bool = True, padding_idx: int | None = 1) -> tuple:
@@ -87,7 +96,8 @@ def trainable_arguments(variant: str = "sx", norm: bool = True, padding_idx: int
 @pytest.mark.parametrize("padding_idx", [None, 1])
 def test_operators_pass_the_checks_of_torch(ids, padding_idx):
     """Schema, fake tensors and dynamic tracing are as declared."""
-    torch.library.opcheck(dpq.FROZEN.rows, (ids, *frozen_arguments(padding_idx)))
+    for int8 in (False, True):
+        torch.library.opcheck(dpq.FROZEN.rows, (ids, *frozen_arguments(padding_idx, int8)))
     for variant in ("sx", "vq"):
         for norm in (True, False):
             torch.library.opcheck(dpq.TRAINABLE.rows, (ids, *trainable_arguments(variant, norm, padding_idx)))

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.packed import DPQShape, PackedDPQ, load_tables, save_tables
+from edge_embed.packed.dpq_values import quantized
 
 ID_DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u8"]
 
@@ -29,6 +31,9 @@ def table(
     rng = np.random.default_rng([n, dim, num_codes, groups])
     codes = rng.integers(0, num_codes, (n, groups))
     values = rng.standard_normal((1 if shared else groups, num_codes, dim // groups), np.float32)
+    if value_type == "int8":
+        stored, scales = quantized(values)
+        return PackedDPQ.from_codes(codes, stored, padding, scales)
     return PackedDPQ.from_codes(codes, values.astype(value_type), padding)
 
 
@@ -42,7 +47,9 @@ def slow_row(packed: PackedDPQ, row_id: int) -> list[float]:
     row: list[float] = []
     for group in range(groups):
         code = (number >> (group * bits)) % 2**bits
-        row += packed.values[group % tables, code].tolist()
+        stored = packed.values[group % tables, code].tolist()
+        scale = 1 if packed.value_scales is None else Fraction(float(packed.value_scales[group % tables]))
+        row += [float(number * scale) for number in stored]  # exact in float64: 7 bits times 24
     return row
 
 
@@ -52,7 +59,7 @@ def tables(draw: st.DrawFn) -> PackedDPQ:
     num_codes = draw(st.one_of(st.integers(2, 40), st.sampled_from([255, 256, 257, 4096, 65536])))
     n = draw(st.integers(1, 20))
     padding = draw(st.one_of(st.none(), st.integers(0, n - 1)))
-    value_type = draw(st.sampled_from(["float32", "float16"]))
+    value_type = draw(st.sampled_from(["float32", "float16", "int8"]))
     return table(n, groups * draw(st.integers(1, 4)), num_codes, groups, draw(st.booleans()), padding, value_type)
 
 
@@ -63,7 +70,7 @@ def test_rows_equal_the_slow_reference(packed: PackedDPQ, data: st.DataObject) -
     flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
     ids = np.array(flat, data.draw(st.sampled_from(ID_DTYPES))).reshape(shape)
     rows = packed.rows(ids)
-    assert rows.dtype == packed.values.dtype
+    assert rows.dtype == packed.row_type == ("float16" if packed.value_type == "float16" else "float32")
     assert rows.shape == (*shape, packed.embedding_dim)
     expected = np.array([slow_row(packed, i) for i in flat], rows.dtype).reshape(rows.shape)
     assert rows.tobytes() == expected.tobytes()  # bit for bit: 0.0 is not -0.0
@@ -77,7 +84,7 @@ def test_every_row_by_its_codes(packed: PackedDPQ) -> None:
     codes = packed.codes_of(ids)
     assert codes.dtype == (np.uint8 if packed.num_codes <= 256 else np.uint16)
     packed.check_codes()
-    again = PackedDPQ.from_codes(codes, packed.values, packed.padding_idx)
+    again = PackedDPQ.from_codes(codes, packed.values, packed.padding_idx, packed.value_scales)
     np.testing.assert_array_equal(again.codes, packed.codes)
     assert again.rows(ids).tobytes() == packed.rows(ids).tobytes()
 
@@ -140,13 +147,20 @@ def test_sizes() -> None:
     half = table(value_type="float16")
     assert half.nbytes == half.codes.nbytes + half.values.nbytes == 11 * 2 + 3 * 5 * 2 * 2
     assert half.compression_ratio == pytest.approx(32 * 11 * 6 / (11 * 3 * math.log2(5) + 16 * 5 * 6))
+    narrow = table(value_type="int8")
+    assert narrow.nbytes == sum(array.nbytes for array in narrow.tensors().values()) == 11 * 2 + 3 * 5 * 2 + 3 * 4
+    assert narrow.compression_ratio == pytest.approx(32 * 11 * 6 / (11 * 3 * math.log2(5) + 8 * 5 * 6 + 32 * 3))
+    narrow = table(value_type="int8", shared=True)
+    assert narrow.nbytes == 11 * 2 + 5 * 2 + 4
+    assert narrow.compression_ratio == pytest.approx(32 * 11 * 6 / (11 * 3 * math.log2(5) + 8 * 5 * 2 + 32))
 
 
-def test_a_file_of_float16_values(tmp_path: Path) -> None:
-    packed = table(value_type="float16", padding=3)
+@pytest.mark.parametrize("value_type", ["float16", "int8"])
+def test_a_file_of_narrow_values(tmp_path: Path, value_type: str) -> None:
+    packed = table(value_type=value_type, padding=3)
     save_tables(tmp_path / "t", {"t": packed})
     loaded = load_tables(tmp_path / "t")["t"]
-    assert (loaded.shape, loaded.value_type) == (packed.shape, "float16")
+    assert (loaded.shape, loaded.value_type) == (packed.shape, value_type)
     assert loaded.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()
 
 
@@ -204,7 +218,7 @@ def test_wrong_tables(codes: Any, values: Any, groups: Any, padding: Any, messag
         ((1, 2**62, 5, 1), "expected at most 9223372036854775807"),
         ((10, 6, 5, 1, True), "shared: got True"),
         ((10, 6, 5, 3, 1), "shared: got 1"),
-        ((10, 6, 5, 3, False, "bfloat16"), "value_type: got 'bfloat16', expected float32 or float16"),
+        ((10, 6, 5, 3, False, "bfloat16"), "value_type: got 'bfloat16', expected float32, float16 or int8"),
     ],
 )
 def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:

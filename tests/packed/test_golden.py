@@ -1,4 +1,4 @@
-"""The golden files of ANT and TT: exact bytes, and what FORMAT.md says about them."""
+"""The golden files of ANT, TT, and DPQ with int8 values: exact bytes, and what FORMAT.md says about them."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edge_embed import packed as packed_package
-from edge_embed.packed import Packed, PackedANT, PackedTT, load_tables, save_tables
+from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT, load_tables, save_tables
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = (Path(packed_package.__file__).parent / "FORMAT.md").read_text("utf-8")
@@ -37,7 +37,14 @@ def tt_tables() -> dict[str, Packed]:
     return {"words": words, "tags.ring": ring}
 
 
-TABLES = {"ant": ant_tables, "tt": tt_tables}
+def dpq_int8_tables() -> dict[str, Packed]:
+    values = np.array([[[1, -127], [0, 64], [-5, 2]], [[127, 3], [8, -8], [100, 0]]], np.int8)
+    words = PackedDPQ.from_codes(np.array([[2, 1], [0, 0], [1, 2]]), values, 1, np.array([0.5, 0.03125], np.float32))
+    tags = PackedDPQ.from_codes(np.array([[0, 1], [1, 1]]), values[:1, :2], None, np.array([0.25], np.float32))
+    return {"words": words, "tags.shared": tags}
+
+
+TABLES = {"ant": ant_tables, "dpq_int8": dpq_int8_tables, "tt": tt_tables}
 
 
 @pytest.mark.parametrize("method", TABLES)
@@ -89,6 +96,17 @@ def test_the_page_shows_the_ant_file() -> None:
 
 def is_hex(cell: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", cell) is not None
+
+
+def test_the_page_shows_the_dpq_file_of_int8_values() -> None:
+    table = load_tables(GOLDEN / "dpq_int8_v1.safetensors")["words"]
+    cells = [row for row in page_rows("`(?:codes|values|value_scales)`") if is_hex(row[-1])]
+    assert {row[0]: bytes.fromhex(row[1]) for row in cells} == {
+        f"`{name}`": array.tobytes() for name, array in table.tensors().items()
+    }
+    assert table.rows(2).tolist() == [0 * 0.5, 64 * 0.5, 100 * 0.03125, 0] == [0, 32, 3.125, 0]
+    assert "(0, 32, 3.125, 0)" in PAGE
+    assert table.rows(1).tobytes() == bytes(16)
 
 
 def test_the_page_shows_the_tt_file() -> None:

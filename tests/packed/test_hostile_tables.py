@@ -1,4 +1,4 @@
-"""Files of ANT and TT tables with right hashes over wrong content: only the checks of the forms can notice."""
+"""Files of tables with right hashes over wrong content: only the checks of the forms can notice."""
 
 import hashlib
 import json
@@ -45,6 +45,22 @@ TT_TENSORS: Arrays = {
 }
 
 
+DPQ: dict[str, Any] = {
+    "method": "dpq",
+    "num_embeddings": 3,
+    "embedding_dim": 4,
+    "padding_idx": None,
+    "value_type": "int8",
+    "attributes": {"bits": 2, "num_codes": 3, "num_groups": 2, "share_subspaces": False},
+}
+DPQ_TENSORS: Arrays = {
+    "codes": np.array([[6], [0], [9]], np.uint8),
+    "values": np.full((2, 3, 2), 5, np.int8),
+    "value_scales": np.ones(2, np.float32),
+}
+METHODS = {"ant": (ANT, ANT_TENSORS), "dpq": (DPQ, DPQ_TENSORS), "tt": (TT, TT_TENSORS)}
+
+
 def sealed(entry: dict[str, Any], tensors: Arrays, path: Path) -> Path:
     """Write a file by hand: whatever it says, its hashes are right."""
     hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in tensors.items()}
@@ -71,7 +87,32 @@ def spoiled(array: NDArray[Any], index: tuple[int, ...], number: float) -> NDArr
 IDS, ANCHORS = ANT_TENSORS["anchor_ids"], ANT_TENSORS["anchors"]
 SEVEN_ROWS = {"num_embeddings": 7, "attributes": {"num_embeddings": 7}}
 CORE = TT_TENSORS["core_1"]
+VALUES, SCALES = DPQ_TENSORS["values"], DPQ_TENSORS["value_scales"]
 CASES: list[tuple[str, dict[str, Any], Arrays, str]] = [
+    (
+        "dpq",
+        {},
+        {"values": spoiled(VALUES, (1, 2, 0), -128)},
+        "values: group 1, code 2, column 0: got -128, expected -127",
+    ),
+    ("dpq", {}, {"value_scales": spoiled(SCALES, (1,), np.nan)}, "value_scales: group 1: got nan, expected a positive"),
+    ("dpq", {}, {"value_scales": spoiled(SCALES, (0,), np.inf)}, "value_scales: group 0: got inf"),
+    ("dpq", {}, {"value_scales": spoiled(SCALES, (1,), 0)}, "value_scales: group 1: got 0.0"),
+    ("dpq", {}, {"value_scales": spoiled(SCALES, (1,), -1)}, "value_scales: group 1: got -1.0"),
+    (
+        "dpq",
+        {},
+        {"value_scales": spoiled(SCALES, (1,), 1e37)},
+        r"value_scales: group 1: got .*e\+36, .* finite times 127",
+    ),
+    ("dpq", {}, {"value_scales": SCALES[:1]}, r"'words/value_scales': got F32 \[1\], expected F32 \[2\]"),
+    ("dpq", {}, {"value_scales": SCALES.astype(np.float16)}, "'words/value_scales': got F16 .*, expected F32"),
+    ("dpq", {}, {"values": VALUES.view(np.uint8)}, "'words/values': got U8 .*, expected I8"),
+    ("dpq", {}, {"values": VALUES.astype(np.float32)}, "'words/values': got F32 .*, expected I8"),
+    ("dpq", {"value_type": "float32"}, {}, r"unknown keys \['value_scales'\]"),
+    ("dpq", {"value_type": "uint8"}, {}, "value_type: got 'uint8', expected float32, float16 or int8"),
+    ("dpq", {"attributes": {"share_subspaces": True}}, {}, r"values': got I8 \[2, 3, 2\], expected I8 \[1, 3, 2\]"),
+    ("ant", {"value_type": "int8"}, {}, "value_type: got 'int8', expected float32 or float16"),
     ("ant", {}, {"row_offsets": np.array([0, 4, 2, 5], np.int32)}, "row_offsets: row 1: got offsets 4 to 2"),
     ("ant", {}, {"row_offsets": np.array([0, 2, 2, 4], np.int32)}, "row_offsets: row 2 .the last.: got 4"),
     ("ant", {}, {"row_offsets": np.array([0, 2, 3, 5], np.int32)}, r"row_offsets: row 1 \(padding\): got 1 entries"),
@@ -136,7 +177,7 @@ CASES: list[tuple[str, dict[str, Any], Arrays, str]] = [
 def test_hostile_files_are_refused_by_name(
     tmp_path: Path, method: str, change: dict[str, Any], tensors: Arrays, message: str
 ) -> None:
-    base, good = (ANT, ANT_TENSORS) if method == "ant" else (TT, TT_TENSORS)
+    base, good = METHODS[method]
     path = sealed(changed(base, dict(change)), {**good, **tensors}, tmp_path / "t")
     tracemalloc.start()
     with pytest.raises(BadInputError, match=message) as caught:
@@ -148,12 +189,18 @@ def test_hostile_files_are_refused_by_name(
     assert peak < 16 << 20  # nothing is allocated by what a header says
 
 
-@pytest.mark.parametrize(("entry", "tensors"), [(ANT, ANT_TENSORS), (TT, TT_TENSORS)])
+@pytest.mark.parametrize(("entry", "tensors"), METHODS.values())
 def test_sealing_itself_is_no_damage(tmp_path: Path, entry: dict[str, Any], tensors: Arrays) -> None:
     """Else the cases above could be red for the wrong reason."""
     path = sealed(entry, tensors, tmp_path / "t")
     assert load_tables(path)["words"].method == entry["method"]
-    assert read_manifest(path).tables["words"].shape.value_type == "float32"
+    assert read_manifest(path).tables["words"].shape.value_type == entry["value_type"]
+
+
+def test_missing_scales(tmp_path: Path) -> None:
+    tensors = {"codes": DPQ_TENSORS["codes"], "values": VALUES}
+    with pytest.raises(BadInputError, match=r"missing keys \['value_scales'\]"):
+        load_tables(sealed(DPQ, tensors, tmp_path / "t"))
 
 
 @pytest.mark.parametrize("name", ["core_0", "core_1"])

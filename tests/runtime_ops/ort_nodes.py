@@ -204,6 +204,26 @@ class DpqTable(Table):
 
 
 @dataclass
+class Int8DpqTable(DpqTable):
+    """Values in int8 with a scale for each group of values; the rows are float32."""
+
+    value_scales: np.ndarray = field(init=False)  # [D or 1]
+
+    def fill(self) -> None:
+        super().fill()
+        self.values = np.clip(np.rint(self.values * 50), -127, 127).astype(np.int8)
+        self.value_scales = self.random.uniform(0.001, 0.1, len(self.values)).astype(np.float32)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return super().tensors() | {"value_scales": self.value_scales}
+
+    def sums(self, absolute: bool) -> np.ndarray:
+        groups = super().sums(absolute).reshape(self.num_embeddings, self.num_groups, -1)
+        products = groups.astype(np.float32) * self.value_scales[:, None]  # rounded once, and that is all
+        return products.reshape(self.num_embeddings, -1).astype(np.float64)
+
+
+@dataclass
 class AntTable(Table):
     """A random sparse transform, a fifth of it weights, row 1 empty; and its anchors."""
 

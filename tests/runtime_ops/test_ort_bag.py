@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from onnx import TensorProto
-from ort_nodes import AntTable, Table, assert_close, open_session, run
+from ort_nodes import AntTable, Int8DpqTable, Table, assert_close, open_session, run
 
 SUM, MEAN, MAX = 0, 1, 2
 REDUCE = {SUM: np.sum, MEAN: np.mean, MAX: np.max}
@@ -48,6 +48,16 @@ def test_sample_weights(make_any, floats, padding_idx):
     weights = np.random.default_rng(5).standard_normal(len(IDS)).astype(floats)
     got = run(open_session(table.bag_model(SUM, weighted=1)), IDS, OFFSETS, weights)
     assert_close(got, floats, *expected_bags(table, SUM, IDS, OFFSETS, weights))
+
+
+@pytest.mark.parametrize("mode", [SUM, MEAN, MAX])
+def test_int8_values_of_a_dpq_table(mode):
+    table = Int8DpqTable(padding_idx=3)
+    got = run(open_session(table.bag_model(mode)), IDS, OFFSETS, none(table))
+    assert_close(got, np.float32, *expected_bags(table, mode, IDS, OFFSETS))
+    weights = np.random.default_rng(5).standard_normal(len(IDS)).astype(np.float32)
+    got = run(open_session(table.bag_model(SUM, weighted=1)), IDS, OFFSETS, weights)
+    assert_close(got, np.float32, *expected_bags(table, SUM, IDS, OFFSETS, weights))
 
 
 def test_sample_weights_are_ignored_where_the_node_is_not_weighted(make_any):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ort_nodes import AntTable, Table, assert_close, open_session, run
+from ort_nodes import AntTable, Int8DpqTable, Table, assert_close, open_session, run
 
 
 def assert_logits(table: Table, hidden: np.ndarray, threads: int = 1) -> np.ndarray:
@@ -22,6 +22,14 @@ def vectors(table: Table, *shape: int, dtype: type = np.float32) -> np.ndarray:
 def test_hidden_and_table_may_differ_in_type(make_any, floats, hidden):
     table = make_any(dtype=floats)
     assert_logits(table, vectors(table, 3, 4, dtype=hidden))
+
+
+@pytest.mark.parametrize("hidden", [np.float32, np.float16])
+@pytest.mark.parametrize("num_codes", [16, 300])
+def test_int8_values_of_a_dpq_table(num_codes, hidden):
+    table = Int8DpqTable(num_embeddings=400, num_codes=num_codes, padding_idx=7)
+    for batch in (1, 9):
+        assert_logits(table, vectors(table, batch, dtype=hidden))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (2, 3, 2)])

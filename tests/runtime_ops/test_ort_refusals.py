@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
-from ort_nodes import AntTable, TtTable, make_graph_input, open_session, run
+from ort_nodes import AntTable, DpqTable, Int8DpqTable, TtTable, make_graph_input, open_session, run
 
 USES = ["rows", "bag", "logits"]
 
@@ -102,6 +102,29 @@ def test_ant_shapes_that_disagree_are_refused_at_load(tensors):
         open_session(AntTable().model(tensors={name: np.asarray(tensor) for name, tensor in tensors.items()}))
 
 
+@pytest.mark.parametrize(
+    ("scales", "got"),
+    [
+        (np.ones(5, np.float32), r"of shape \[5\]"),
+        (np.ones(1, np.float32), r"of shape \[1\]"),
+        (np.ones((6, 1), np.float32), r"of shape \[6, 1\]"),
+        (np.float32(1), r"of shape \[\]"),
+    ],
+)
+def test_scales_that_do_not_fit_are_refused_at_load(scales, got):
+    with pytest.raises(Exception, match=rf"DPQEmbedding: got value_scales {got}, expected \[6\] with int8 values and"):
+        open_session(Int8DpqTable().model(tensors={"value_scales": np.asarray(scales)}))
+
+
+def test_scales_belong_to_int8_values_alone():
+    model = Int8DpqTable().model()
+    del model.graph.node[0].input[-1]
+    with pytest.raises(Exception, match=r"got no value_scales, expected \[6\] with int8 values and none with others"):
+        open_session(model)
+    with pytest.raises(Exception, match=r"got value_scales of shape \[6\], expected \[6\] with int8 values and none"):
+        open_session(DpqTable().model(tensors={"value_scales": np.ones(6, np.float32)}))
+
+
 @pytest.mark.parametrize("shape", [(0, 24), (20, 0)])
 def test_anchors_without_a_number_are_refused_at_load(shape):
     with pytest.raises(Exception, match="every size of a table must be at least 1"):
@@ -172,6 +195,8 @@ def test_a_missing_core_in_the_middle_is_named():
         (AntTable, "weights", np.float64, "got weights of type number 11 of ONNX, expected float32 or float16 or int8"),
         (AntTable, "weight_scale", np.float16, "got weight_scale of type float16, expected float32"),
         (AntTable, "anchors", np.float64, "ANTEmbedding"),
+        (Int8DpqTable, "value_scales", np.float16, "got value_scales of type float16, expected float32"),
+        (Int8DpqTable, "values", np.uint8, "DPQEmbedding"),
         (TtTable, "core_0", np.float64, "TTEmbedding"),
         (TtTable, "core_1", np.float64, "got core_1 of type number 11 of ONNX, expected float32 or float16"),
         (TtTable, "core_1", np.float16, "got core_1 of shape .* and another type than core_0"),

@@ -5,7 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from onnx import TensorProto
-from ort_nodes import AntTable, Table, TtTable, assert_close, make_graph_input, open_session, run
+from ort_nodes import (
+    AntTable,
+    Int8DpqTable,
+    Table,
+    TtTable,
+    assert_close,
+    assert_same_bits,
+    make_graph_input,
+    open_session,
+    run,
+)
 
 IDS_TYPES = [(TensorProto.INT64, np.int64), (TensorProto.INT32, np.int32)]
 FLOATS = [np.float32, np.float16]
@@ -83,6 +93,20 @@ def test_a_table_that_is_not_constant_is_read_at_each_run(make_any):
     for given in (table, other, table):
         got = run(session, ids, *given.tensors().values())
         assert_close(got, np.float32, given.rows64[ids], given.magnitudes[ids])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("num_codes", "num_groups", "width"), [(16, 6, 4), (5, 7, 3), (300, 9, 8), (2, 33, 1), (16, 2, 40)]
+)
+def test_int8_values_of_a_dpq_table(num_codes, num_groups, width, shared, threads):
+    sizes = {"num_codes": num_codes, "num_groups": num_groups, "width": width}
+    table = Int8DpqTable(shared=shared, padding_idx=3, **sizes)
+    ids = np.random.default_rng(0).integers(0, 50, (70, 10))
+    for model in (table.model(), make_graph_input(table.model())):
+        given = list(table.tensors().values()) if model.graph.input[1:] else []
+        assert_same_bits(run(open_session(model, threads), ids, *given), table.rows(ids))
 
 
 @pytest.mark.parametrize("floats", FLOATS)

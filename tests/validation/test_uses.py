@@ -137,6 +137,23 @@ def test_half_precision_tables(method, tmp_path):
     assert report.failures() == []
 
 
+def test_int8_values_of_dpq(tmp_path):
+    torch.manual_seed(0)
+    model = Everything("DPQ")
+    for layer in (model.bags, model.words, model.weighted):
+        layer.freeze(value_type="int8")
+    exported = export(model, tmp_path / "narrow")
+    assert {table.value_type for table in exported.lowered.tables.values()} == {"int8"}
+    report = exported.validate()
+    assert report.failures() == []
+    assert report.complete
+    exported.flip("words.value_scales", byte=9, bit=0)
+    text = "\n".join(exported.validate().failures())
+    assert "table words: stored rows: value_scales differ at the scale of group 2" in text
+    assert "table words: portable body: " in text
+    assert "table words: custom op: " in text
+
+
 @pytest.mark.parametrize("weight_type", ["float16", "int8"])
 def test_narrow_weights_of_ant(weight_type, tmp_path):
     torch.manual_seed(0)

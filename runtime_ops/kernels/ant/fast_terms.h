@@ -71,8 +71,7 @@ inline Floats LoadWeights<Half>(const unsigned char* from) {
 }
 template <>
 inline Floats LoadWeights<int8_t>(const unsigned char* from) {
-  const Words shifted = LoadWords<uint8_t>(from) << 24;
-  return __builtin_convertvector((Vector<int32_t>::Type)shifted >> 24, Floats);
+  return LoadInt8(from);
 }
 
 template <typename T>

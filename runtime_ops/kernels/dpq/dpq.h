@@ -2,6 +2,8 @@
 //
 //   rows[i, j*s : (j+1)*s] = values[shared ? 0 : j, code_j(ids[i])]        j = 0 .. num_groups-1
 //
+// Values that are int8 are multiplied by value_scales[shared ? 0 : j], in float32 and rounded once.
+//
 // code_j(id) is bits [j*b, (j+1)*b) of row `id` of the codes, read as one little-endian bit string (bit 0 is
 // the lowest bit of byte 0). b = bits = ceil(log2(num_codes)); a row has ceil(num_groups*b/8) bytes.
 // A code beyond num_codes-1, which only a damaged table has, counts as num_codes-1.
@@ -22,14 +24,17 @@ struct Table {
   size_t codes_bytes;           // readable bytes at `codes`
   const unsigned char* values;  // [shared ? 1 : num_groups, num_codes, group_width], any alignment
   size_t values_bytes;          // readable bytes at `values`
-  int64_t num_embeddings;       // n
-  int64_t num_codes;            // K, 2 .. 65536
-  int64_t num_groups;           // D
-  int64_t group_width;          // s, values per group; a row has D*s
-  int64_t padding_idx;          // the row that is exactly +0.0 whatever is stored, or kNoPadding
-  ee_type value_type;           // float32 or float16
-  int bits;                     // b, 1 .. 16
-  bool shared;                  // all groups use values[0]
+  // float32 [shared ? 1 : num_groups], any alignment, where values are int8; not looked at elsewhere
+  const unsigned char* value_scales;
+  size_t value_scales_bytes;  // readable bytes at `value_scales`
+  int64_t num_embeddings;     // n
+  int64_t num_codes;          // K, 2 .. 65536
+  int64_t num_groups;         // D
+  int64_t group_width;        // s, values per group; a row has D*s
+  int64_t padding_idx;        // the row that is exactly +0.0 whatever is stored, or kNoPadding
+  ee_type value_type;         // float32, float16 or int8
+  int bits;                   // b, 1 .. 16
+  bool shared;                // all groups use values[0]
 };
 
 // Bytes of one row of codes; false where num_groups or bits are out of their limits or the size overflows.
@@ -44,15 +49,20 @@ uint64_t RowWork(const Table& table);   // copied values of a row
 uint64_t HeadWork(const Table& table);  // multiplications that a row's logit takes as long as
 Size RowScratch(const Table& table);    // doubles that ReadRow needs at `scratch`
 
-// Writes the d numbers of row `id`, which is in range; exact.
+// out[k] = values[k] as float32, for values of a group, which are some of those at table.values; exact but
+// for the one rounding of int8.
+void WidenValues(const Table& table, size_t group, const unsigned char* values, size_t count,
+                 unsigned char* out);
+
+// Writes the d numbers of row `id`, which is in range, as they are in float32.
 ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch);
 
 }  // namespace edge_embed::dpq
 
 namespace edge_embed {
 
-// Copies, bit by bit, into an output of the values' type; widens float16 for float32; another mixture is
-// EE_BAD_TYPE. Needs no scratch.
+// Copies, bit by bit, into an output of the values' type; widens float16 and int8 for float32; another
+// mixture is EE_BAD_TYPE. Needs no scratch.
 template <>
 ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin, size_t end,
                           const Output& rows, double* scratch, size_t* bad_position);

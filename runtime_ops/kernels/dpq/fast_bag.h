@@ -5,8 +5,8 @@
 // what rounding loses (Fold), and the result is rounded once, or twice as a mean, where there are no weights.
 // That is eight halves of a unit in the last place of the sum of magnitudes, whatever the length of the bag.
 //
-// Rows are made, four at a time, for a maximum, and of tables that do not fit registers: of halves, of widths
-// that are no multiple of four, of numbers of codes that are no power of two.
+// Rows are made, four at a time, for a maximum, and of tables that do not fit registers: of halves and int8,
+// of widths that are no multiple of four, of numbers of codes that are no power of two.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_BAG_H_
 
@@ -169,7 +169,7 @@ __attribute__((noinline)) void ReduceBlock(const BagWork& work, const BagBlock& 
     return;
   }
   const RowOutput made{reinterpret_cast<unsigned char*>(work.made), work.step * sizeof(float),
-                       work.table.value_type == EE_FLOAT16};
+                       work.table.value_type != EE_FLOAT32};
   for (size_t i = 0; i < block.count; i += kMadeAtOnce) {
     const size_t left = block.count - i, count = left < kMadeAtOnce ? left : kMadeAtOnce;
     const bool first = block.first && i == 0;

@@ -5,39 +5,16 @@
 #define EDGE_EMBED_KERNELS_DPQ_FAST_GATHER_H_
 
 #include "kernels/dpq/fast_rows.h"
+#include "kernels/dpq/fast_values.h"
 
 namespace edge_embed::dpq {
 namespace {
-
-// Halves at `halves` as floats at `out`, which may end where they end: no float is written over a half that
-// is still to be read. ToFloat and not the processor's instruction, which changes what kind of NaN it is.
-inline void WidenBits(const unsigned char* halves, size_t count, unsigned char* out) {
-  constexpr size_t kAtOnce = 8;
-  for (size_t k = 0; k < count; k += kAtOnce) {
-    const size_t some = count - k;
-    Half narrow[kAtOnce] = {};
-    float wide[kAtOnce];
-    unsigned char* const from = reinterpret_cast<unsigned char*>(narrow);
-    unsigned char* const to = reinterpret_cast<unsigned char*>(wide);
-    if (some >= kAtOnce) {
-      CopyPiece<sizeof(narrow)>(halves + 2 * k, from);
-    } else {
-      CopyRest(halves + 2 * k, 2 * some, from);
-    }
-    for (size_t i = 0; i < kAtOnce; ++i) wide[i] = ToFloat(narrow[i]);
-    if (some >= kAtOnce) {
-      CopyPiece<sizeof(wide)>(to, out + 4 * k);
-    } else {
-      CopyRest(to, 4 * some, out + 4 * k);
-    }
-  }
-}
 
 // Where the rows of a block go.
 struct RowOutput {
   unsigned char* rows;
   size_t step;  // bytes from one row to the next
-  bool widen;   // the values are halves, the rows are floats
+  bool widen;   // the values are halves or int8, the rows are floats
 };
 
 // The rows ids[0] .. ids[count-1] of the table.
@@ -46,16 +23,16 @@ __attribute__((noinline)) void WriteBlock(const Table& table, const Layout& layo
                                           const RowOutput& output) {
   const size_t columns = layout.groups * layout.width;
   unsigned char* out = output.rows;
-  // Halves go into the second half of their row, to be widened in place.
-  unsigned char* made = output.widen ? out + columns * 2 : out;
+  // What is to be widened goes to the end of its row, to be widened in place.
+  const size_t before = output.widen ? Narrower(table) * columns : 0;
   const size_t at_once = Stage::GroupsAtOnce(layout);
   for (size_t first = 0; first < layout.groups; first += at_once) {
     const size_t left = layout.groups - first, groups = left < at_once ? left : at_once;
     stage.Read(layout, ids, count, first, groups);
-    make(layout, {stage, first, groups}, count, made + first * layout.vector_bytes, output.step);
+    make(layout, {stage, first, groups}, count, out + before + first * layout.vector_bytes, output.step);
   }
   for (size_t i = 0; i < count; ++i, out += output.step) {
-    if (output.widen) WidenBits(out + columns * 2, columns, out);
+    if (output.widen) WidenRow(table, layout, out);
     if (static_cast<int64_t>(ids[i]) == table.padding_idx) __builtin_memset(out, 0, output.step);
   }
 }

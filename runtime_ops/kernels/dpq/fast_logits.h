@@ -93,7 +93,7 @@ __attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& la
   const size_t columns = layout.groups * layout.width, step = RowStep(columns);
   RowMaker* const make = ChooseRowMaker(layout);
   const RowOutput output{reinterpret_cast<unsigned char*>(scratch), step * sizeof(float),
-                         table.value_type == EE_FLOAT16};
+                         table.value_type != EE_FLOAT32};
   const MadeRows made{reinterpret_cast<const float*>(scratch), step, columns};
   __builtin_memset(scratch, 0, kMadeRows * step * sizeof(float));
   Stage stage;

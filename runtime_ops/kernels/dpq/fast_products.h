@@ -9,6 +9,7 @@
 
 #include "kernels/dpq/fast_codes.h"
 #include "kernels/dpq/fast_sum.h"
+#include "kernels/dpq/fast_values.h"
 
 namespace edge_embed::dpq {
 namespace {
@@ -30,7 +31,7 @@ inline Size Products(const Table& table) {
   return Size((groups + kCodesAtOnce - 1) / kCodesAtOnce) * kCodesAtOnce * (uint64_t{1} << table.bits);
 }
 
-// One group's values as floats, needed where they are halves.
+// One group's values as floats, needed where they are none.
 inline Size WideBook(const Table& table) {
   return Size(static_cast<uint64_t>(table.num_codes)) * static_cast<uint64_t>(table.group_width);
 }
@@ -68,14 +69,6 @@ inline Size PartsDoubles(const Table& table, size_t batch) {
   return floats.fits() ? Size(floats.saturated() / 2 + 1) + kAlignment : floats;
 }
 
-// One group's values as floats.
-inline const unsigned char* FloatBook(const Table& table, const Layout& layout, size_t group, float* memory) {
-  const unsigned char* values = layout.values + group * layout.book_step;
-  if (table.value_type == EE_FLOAT32) return values;
-  WidenToFloat(values, table.value_type, (layout.last_code + 1) * layout.width, memory);
-  return reinterpret_cast<const unsigned char*>(memory);
-}
-
 // Hidden states [count, d] with the state innermost, and zeros where there are fewer than a Vector has.
 template <class Vector>
 void TurnHidden(const float* hidden, size_t columns, size_t count, float* turned) {
@@ -97,7 +90,8 @@ __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& la
   const auto* hidden = reinterpret_cast<const unsigned char*>(memory + parts.hidden);
   auto* out = reinterpret_cast<unsigned char*>(products);
   for (size_t group = 0; group < layout.groups; ++group, hidden += width * sizeof(Vector)) {
-    const unsigned char* values = FloatBook(table, layout, group, memory + parts.book);
+    const unsigned char* values =
+        FloatBook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.book));
     for (size_t code = 0; code < codes; ++code, out += sizeof(Vector)) {
       if (code >= known) {
         CopyPiece<sizeof(Vector)>(out - sizeof(Vector), out);

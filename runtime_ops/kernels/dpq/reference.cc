@@ -47,12 +47,11 @@ void CopyRow(const Table& table, size_t id, unsigned char* out) {
   });
 }
 
-// Halves as float32, which is exact too.
+// Any other values as float32.
 void WidenRow(const Table& table, size_t id, unsigned char* out) {
   const size_t width = static_cast<size_t>(table.group_width);
-  const ee_type type = table.value_type;
-  ForGroups(table, id, [=](size_t group, const unsigned char* vector) {
-    WidenToFloat(vector, type, width, out + group * width * sizeof(float));
+  ForGroups(table, id, [&](size_t group, const unsigned char* vector) {
+    WidenValues(table, group, vector, width, out + group * width * sizeof(float));
   });
 }
 
@@ -81,11 +80,20 @@ ee_status CopyRows(const Table& table, const Ids& ids, size_t begin, size_t end,
 
 Size RowScratch(const Table&) { return 0; }
 
+void WidenValues(const Table& table, size_t group, const unsigned char* values, size_t count,
+                 unsigned char* out) {
+  if (table.value_type != EE_INT8) return WidenToFloat(values, table.value_type, count, out);
+  const float scale = Load<float>(table.value_scales, table.shared ? 0 : group);
+  for (size_t k = 0; k < count; ++k) Store(static_cast<float>(Load<int8_t>(values, k)) * scale, out, k);
+}
+
 ee_status ReadRow(const Table& table, size_t id, double* row, double*) {
   const size_t width = static_cast<size_t>(table.group_width);
-  const ee_type type = table.value_type;
-  ForGroups(table, id, [=](size_t group, const unsigned char* vector) {
-    Widen(vector, type, 0, 1, width, row + group * width);
+  ForGroups(table, id, [&](size_t group, const unsigned char* vector) {
+    double* const to = row + group * width;
+    unsigned char* const floats = reinterpret_cast<unsigned char*>(to);
+    WidenValues(table, group, vector, width, floats);
+    for (size_t k = width; k-- > 0;) to[k] = ToDouble(Load<float>(floats, k));  // over floats that are done
   });
   return EE_OK;
 }

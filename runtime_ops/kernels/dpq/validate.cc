@@ -22,6 +22,11 @@ bool ValuesBytes(const Table& table, uint64_t* bytes) {
       .Get(bytes);
 }
 
+bool ScalesBytes(const Table& table, uint64_t* bytes) {
+  const Size groups = table.shared ? 1 : static_cast<uint64_t>(table.num_groups);
+  return (groups * (table.value_type == EE_INT8 ? sizeof(float) : 0)).Get(bytes);
+}
+
 // A row and the scratch of every use.
 bool RowFits(const Table& table) {
   uint64_t bytes;
@@ -45,15 +50,18 @@ ee_status Validate(const Table& table) {
   if (table.codes == nullptr || table.values == nullptr) return EE_NULL_POINTER;
   if (table.num_codes < 2 || table.num_codes > kMaxNumCodes) return EE_BAD_NUM_CODES;
   if (table.bits != BitsFor(table.num_codes)) return EE_BAD_BITS;
-  if (!IsFloat(table.value_type)) return EE_BAD_TYPE;
+  if (!IsFloat(table.value_type) && table.value_type != EE_INT8) return EE_BAD_TYPE;
+  if (table.value_type == EE_INT8 && table.value_scales == nullptr) return EE_NULL_POINTER;
   if (table.padding_idx < kNoPadding || table.padding_idx >= table.num_embeddings) return EE_BAD_PADDING;
 
-  uint64_t codes_bytes, values_bytes;
-  if (!CodesBytes(table, &codes_bytes) || !ValuesBytes(table, &values_bytes) || !RowFits(table)) {
+  uint64_t codes_bytes, values_bytes, scales_bytes;
+  if (!CodesBytes(table, &codes_bytes) || !ValuesBytes(table, &values_bytes) ||
+      !ScalesBytes(table, &scales_bytes) || !RowFits(table)) {
     return EE_SIZE_OVERFLOW;
   }
   if (table.codes_bytes < codes_bytes) return EE_SHORT_CODES;
   if (table.values_bytes < values_bytes) return EE_SHORT_VALUES;
+  if (table.value_scales_bytes < scales_bytes) return EE_SHORT_VALUE_SCALES;
   return EE_OK;
 }
 

@@ -1,5 +1,6 @@
 """The portable bodies of all methods and uses are the packed forms: in ONNX Runtime and in the reference evaluator."""
 
+import itertools
 import subprocess
 import sys
 from typing import Any
@@ -26,6 +27,7 @@ from edge_embed.lowering.graph import METHODS as LOWERING
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.bag import bag
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_values import quantized
 from edge_embed.packed.logits import logits
 from edge_embed.packed.tt import PackedTT
 from edge_embed.validation.paths import open_reference
@@ -40,8 +42,9 @@ ARGUMENTS = {method.name: method.arguments for method in LOWERING}
 
 def dpq(n=20, codes=5, groups=4, width=3, shared=False, dtype="float32", padding_idx=None, seed=0):
     random = np.random.default_rng(seed)
-    values = random.standard_normal((1 if shared else groups, codes, width)).astype(dtype)
-    return PackedDPQ.from_codes(random.integers(0, codes, (n, groups)), values, padding_idx)
+    values = random.standard_normal((1 if shared else groups, codes, width))
+    values, scales = quantized(values) if dtype == "int8" else (values.astype(dtype), None)
+    return PackedDPQ.from_codes(random.integers(0, codes, (n, groups)), values, padding_idx, scales)
 
 
 def ant(n=20, anchors=7, dim=5, dtype="float32", weights="float32", density=0.4, padding_idx=None, seed=0):
@@ -158,6 +161,7 @@ SHAPES = ((), (1,), (7,), (0,), (2, 3), (0, 4), (3, 0), (2, 1, 3), (1200,))
 shape_of_ids = st.one_of(st.sampled_from(SHAPES), st.just((1200,)))
 id_types = st.sampled_from(["int32", "int64"])
 value_types = st.sampled_from(["float32", "float16"])
+dpq_value_types = st.sampled_from(["float32", "float16", "int8"])
 
 
 def ids_of(packed: Any, shape: tuple[int, ...], dtype: str = "int64", seed: int = 0) -> Any:
@@ -172,7 +176,7 @@ def draw_dpq(data: st.DataObject) -> PackedDPQ:
     codes = data.draw(st.sampled_from([2, 3, 4, 5, 8, 11, 16, 17, 64, 100, 128, 200, 256, 257, 1000, 4096]), "K")
     groups, width = data.draw(st.integers(1, 20), "D"), data.draw(st.integers(1, 4), "s")
     n = data.draw(st.sampled_from([1, 2, 19]), "n")
-    return dpq(n, codes, groups, width, data.draw(st.booleans(), "shared"), data.draw(value_types, "type"),
+    return dpq(n, codes, groups, width, data.draw(st.booleans(), "shared"), data.draw(dpq_value_types, "type"),
                padding_of(data, n))  # fmt: skip
 
 
@@ -191,6 +195,10 @@ def draw_tt(data: st.DataObject) -> PackedTT:
     n = data.draw(st.integers(1, int(np.prod(rows))), "n")
     return tt(n, rows, columns, data.draw(st.integers(1, 4), "R"), data.draw(st.sampled_from([1, 1, 2, 3]), "ring"),
               data.draw(value_types, "type"), padding_of(data, n))  # fmt: skip
+
+
+def types_of(method: str) -> st.SearchStrategy[str]:
+    return dpq_value_types if method == "dpq" else value_types
 
 
 DRAW = {"dpq": draw_dpq, "ant": draw_ant, "tt": draw_tt}
@@ -223,9 +231,10 @@ def test_codes_of_two_bytes(shared):
 @pytest.mark.parametrize("codes", [2, 3, 4, 13, 16, 60, 200, 256])
 def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, groups, width, padding_idx):
     """From 512 ids on, bytes are looked up whole, and element by element where they stand for few values."""
-    packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx)
-    for shape in ((511,), (512,), (513,), (16, 64)):
-        check_rows(packed, ids_of(packed, shape))
+    for dtype in ("float32", "int8"):
+        packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx, dtype=dtype)
+        for shape in ((511,), (512,), (513,), (16, 64)):
+            check_rows(packed, ids_of(packed, shape))
 
 
 @pytest.mark.parametrize(("codes", "padding_idx", "kept"), [(256, None, 0), (200, None, 1), (256, 3, 1), (200, 3, 2)])
@@ -250,9 +259,8 @@ def test_tables_of_different_bits_share_a_body():
             assert rows.tobytes() == table.rows(ids).tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("use", ["rows", "bag", "logits"])
-@pytest.mark.parametrize("method", TABLES)
+@pytest.mark.parametrize(("method", "dtype"), [*itertools.product(TABLES, ["float32", "float16"]), ("dpq", "int8")])
 def test_every_level_gives_the_rows_and_the_checker_accepts(method, use, dtype):
     packed = TABLES[method](dtype=dtype, padding_idx=1)
     for feeds, model, expected in uses_of(packed)[use]:
@@ -288,13 +296,15 @@ def uses_of(packed: Any) -> dict[str, list[Any]]:
 @settings(max_examples=20)
 @given(st.data())
 def test_bags_are_those_of_the_packed_form(method, data):
-    packed = TABLES[method](dtype=data.draw(value_types, "type"), padding_idx=data.draw(st.sampled_from([None, 3])))
+    packed = TABLES[method](
+        dtype=data.draw(types_of(method), "type"), padding_idx=data.draw(st.sampled_from([None, 3]))
+    )
     sizes = data.draw(st.lists(st.sampled_from([0, 1, 2, 5, 30]), max_size=6), "sizes")
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     ids = ids_of(packed, (int(offsets[-1]),), data.draw(id_types, "ids"), data.draw(st.integers(0, 99), "seed"))
     mode, weights = data.draw(st.sampled_from(["sum", "mean", "max"]), "mode"), None
     if mode == "sum" and data.draw(st.booleans(), "weighted"):
-        weights = np.random.default_rng(0).standard_normal(len(ids)).astype(packed.shape.value_type)
+        weights = np.random.default_rng(0).standard_normal(len(ids)).astype(packed.row_type)
     feeds = bag_feeds(packed, ids, offsets, weights)
     expected = bag(packed, ids, offsets, mode, weights)
     for way, got in results(bag_model(packed, feeds, mode, weights), feeds).items():
@@ -331,13 +341,15 @@ def test_wrong_offsets_are_errors(offsets, mode):
 @settings(max_examples=20)
 @given(st.data())
 def test_logits_are_those_of_the_packed_form(method, data):
-    packed = TABLES[method](dtype=data.draw(value_types, "type"), padding_idx=data.draw(st.sampled_from([None, 3])))
+    packed = TABLES[method](
+        dtype=data.draw(types_of(method), "type"), padding_idx=data.draw(st.sampled_from([None, 3]))
+    )
     shape = (*data.draw(st.sampled_from([(), (1,), (5,), (0,), (2, 3), (2, 0)]), "shape"), packed.embedding_dim)
     hidden = np.random.default_rng(0).standard_normal(shape).astype(data.draw(value_types, "hidden"))
     expected, magnitude = logits(packed, hidden)
     for way, got in results(logits_model(packed, hidden), {"hidden": hidden}).items():
         assert got.dtype == hidden.dtype
-        assert_close(got, expected, magnitude, way, min(hidden.dtype, np.dtype(packed.shape.value_type)))
+        assert_close(got, expected, magnitude, way, min(hidden.dtype, np.dtype(packed.row_type)))
 
 
 @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 3000])
@@ -456,6 +468,8 @@ LARGE = {
     "dpq, 6 bits": lambda: dpq(20_000, 64, 15, 4),
     "dpq, 8 bits": lambda: dpq(20_000, 256, 16, 4),
     "dpq, 8 bits, float16": lambda: dpq(20_000, 256, 16, 4, dtype="float16"),
+    "dpq, 4 bits, int8": lambda: dpq(1_000, 16, 64, 16, dtype="int8"),
+    "dpq, 12 bits, int8": lambda: dpq(20_000, 4096, 16, 8, dtype="int8"),
     "ant": lambda: ant(10_000, 100, 64, density=0.04),
     "ant, float16": lambda: ant(10_000, 100, 64, "float16", "int8", density=0.04),
     "tt": lambda: tt(3_000, (20, 15, 10), (4, 4, 4), 16),
@@ -544,6 +558,7 @@ EXPORTS = {
     "ANTLogits": (lambda: Head(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
     "DPQEmbeddingBag": (lambda: DPQEmbeddingBag(20, 12, 16, 3, mode="sum"), (OFFSETS, FACTORS)),
     "DPQLogits": (lambda: Head(DPQEmbedding(20, 12, 5, 3)), ()),
+    "DPQEmbedding": (lambda: DPQEmbedding(20, 12, 5, 3, padding_idx=0).freeze("int8"), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
@@ -563,6 +578,14 @@ def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, op_type):
     (expected,) = exported.trained(*inputs)
     for way in ("portable", "reference"):  # float32 on both sides; a wrong row or term is off by 1e-2 and more
         np.testing.assert_allclose(exported.run(way, *inputs)[0], expected, rtol=1e-5, atol=1e-6, err_msg=way)
+
+
+def test_int8_values_in_some_tables_alone_are_refused(export, add_up):
+    layers = [DPQEmbedding(20, 12, 16, 3).freeze(value_type) for value_type in ("int8", "float32")]
+    with pytest.raises(
+        BadInputError, match=r"some of 2 and some of 3 tensors, .*: freeze all tables with value_type i"
+    ):
+        export(add_up(*layers))
 
 
 def test_tables_of_different_numbers_of_cores_are_refused(export, add_up):

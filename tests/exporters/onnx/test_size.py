@@ -75,8 +75,12 @@ def test_the_optimised_model_is_searched_for_constants_everywhere(count_bytes):
     assert count_bytes(onnx.helper.make_model(outer)) == 4 * 4 + 2 * 4
 
 
-def bound(n: int, dim: int, codes: int, groups: int, shared: bool) -> float:
-    table = n * math.ceil(groups * math.ceil(math.log2(codes)) / 8) + 4 * codes * dim // (groups if shared else 1)
+def bound(n: int, dim: int, codes: int, groups: int, shared: bool, value_bytes: int = 4) -> float:
+    tables = 1 if shared else groups
+    scales = 4 * tables if value_bytes == 1 else 0
+    table = (
+        n * math.ceil(groups * math.ceil(math.log2(codes)) / 8) + value_bytes * codes * tables * dim // groups + scales
+    )
     return 1.01 * table + 16 * 1024
 
 
@@ -86,10 +90,11 @@ def test_file_size_is_bounded(export, data):
     groups, width = data.draw(st.integers(1, 16), "D"), data.draw(st.integers(1, 8), "s")
     codes = data.draw(st.sampled_from([2, 3, 16, 17, 100, 256, 257, 1000]), "K")
     n, shared = data.draw(st.integers(1, 5000), "n"), data.draw(st.booleans(), "shared")
-    layer = DPQEmbedding(n, groups * width, codes, groups, share_subspaces=shared).freeze()
+    value_type, value_bytes = data.draw(st.sampled_from([("float32", 4), ("float16", 2), ("int8", 1)]), "values")
+    layer = DPQEmbedding(n, groups * width, codes, groups, share_subspaces=shared).freeze(value_type)
     exported = export(layer, torch.zeros(1, 2, dtype=torch.int64))
     size = sum(path.stat().st_size for path in exported.file.files)
-    assert size <= bound(n, groups * width, codes, groups, shared)
+    assert size <= bound(n, groups * width, codes, groups, shared, value_bytes)
     assert size >= exported.lowered.tables["embedding"].nbytes
 
 
