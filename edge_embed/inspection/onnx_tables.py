@@ -95,7 +95,12 @@ _METHODS = {
         _tt_shape,
     ),
 }
-_USES = {"Embedding": _Use(1), "EmbeddingBag": _Use(3, ("mode", "weighted")), "Logits": _Use(1)}
+_USES = {
+    "Embedding": _Use(1),
+    "EmbeddingBag": _Use(3, ("mode", "weighted")),
+    "Logits": _Use(1),
+    "TopK": _Use(2, ("k", "biased")),
+}
 
 OPERATORS = {f"{method}{use}": (_METHODS[method], _USES[use]) for method in _METHODS for use in _USES}
 
@@ -133,7 +138,7 @@ def nodes_of(model: ModelProto) -> list[NodeProto]:
 
 
 def called_by_bodies(model: ModelProto) -> set[str]:
-    """Types of our nodes that our own functions call: the bodies of bags and logits look rows up."""
+    """Types of our nodes that our own functions call: the bodies of the other uses look rows up."""
     ours = [node for function in model.functions if function.domain == DOMAIN for node in function.node]
     return {inner.op_type for node in ours for inner in _walk_node(node) if inner.domain == DOMAIN}
 

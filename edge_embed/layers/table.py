@@ -15,6 +15,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, row_blocks
 from edge_embed.ops.operators import TableOperators, Use
+from edge_embed.ops.topk import TopK, largest
+from edge_embed.packed.topk import check_k
 
 _MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory
 
@@ -109,6 +111,21 @@ class CompressedEmbedding(nn.Module, ABC):
             return self.training_logits(hidden)
         return self.use("logits", hidden)
 
+    def topk(self, hidden: Tensor, k: int, bias: Tensor | None = None) -> TopK:
+        """The ``k`` largest of ``logits(hidden) + bias``: [*, d] -> values and ids [*, k], as `TiedOutput.topk`.
+
+        Raises:
+            BadInputError: for hidden states that are not float [*, d], or ``k`` outside 1 to 1000 and n.
+        """
+        check_k(k, self.num_embeddings)
+        check_hidden(hidden, self.embedding_dim)
+        offsets = None if bias is None else bias.to(hidden.dtype)
+        if self.learns:
+            logits = self.training_logits(hidden)
+            return largest(logits if offsets is None else logits + offsets, k)
+        operators, table = self._table()
+        return TopK(*operators("topk", hidden, offsets, k, *table))
+
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits as the method trains them; a method with a shorter way overrides this."""
         flat = hidden.reshape(-1, self.embedding_dim)
@@ -119,7 +136,7 @@ class CompressedEmbedding(nn.Module, ABC):
     def use(self, use: Use, *arguments: Any) -> Tensor:
         """One use of the table as it is at inference; rows stored in another type become ``dtype``."""
         operators, table = self._table()
-        result = operators(use, *arguments, *table)
+        result: Tensor = operators(use, *arguments, *table)
         return result if use == "logits" or self.stored_type == self.dtype else result.to(self.dtype)
 
     def _learning_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:

@@ -1,6 +1,6 @@
 """`TiedOutput`: an output layer over the table of an embedding layer.
 
-logits[*, i] = <hidden[*], E[i]> + bias[i]
+logits[*, i] = <hidden[*], E[i]> + bias[i]      topk: the k largest of them, and their i
 """
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.ops.topk import TopK
 
 
 class TiedOutput(nn.Module):
@@ -65,3 +66,22 @@ class TiedOutput(nn.Module):
         """
         logits = self.embedding.logits(hidden)
         return logits if self.bias is None else logits + self.bias
+
+    def topk(self, hidden: Tensor, k: int) -> TopK:
+        """The ``k`` largest logits of each hidden state, in descending order, equal ones by lowest id.
+
+        As ``torch.topk(head(hidden), k)``, which promises no order of ties. Where the table does not learn (in eval
+        mode, frozen, and in the exported file) the logits are never all in memory.
+
+        Args:
+            hidden: [*, d].
+            k: how many, 1 to 1000 and at most n; a constant of the exported model.
+
+        Returns:
+            ``values`` [*, k], in the dtype of ``hidden``, differentiable, and ``ids`` [*, k], int64. Where hidden
+            states are not finite, the ids are some k different ones.
+
+        Raises:
+            BadInputError: for hidden states that are not float [*, d], or another ``k``.
+        """
+        return self.embedding.topk(hidden, k, self.bias)

@@ -14,6 +14,7 @@ from edge_embed.lowering.method import Method
 from edge_embed.lowering.tt import TT
 from edge_embed.ops.operators import LEADING, TableOperators, Use
 from edge_embed.packed.form import Packed
+from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 
 METHODS: tuple[Method, ...] = (ANT, DPQ, TT)
@@ -53,7 +54,8 @@ class TableReport:
         method: ``dpq``, ..., or ``dense``.
         lowered: whether it is packed now.
         reason: why it was left, empty if it was not.
-        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row.
+        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row, finds
+            the rows of the largest products.
     """
 
     name: str
@@ -126,6 +128,8 @@ class _Lowering:
             self._tables[key] = self._pack(call, arguments)
         name = self._tables[key]
         packed = self._packed[name]
+        if call.use == "topk":
+            check_k(leading[-1], packed.num_embeddings)
         with self._graph.inserting_before(node):
             tensors = [self._graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
             table = call.method.arguments(packed, tensors)

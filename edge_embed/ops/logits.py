@@ -36,7 +36,15 @@ def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embedding
     """Logits [*, n] in the dtype of ``hidden`` [*, d]; ``rows`` gives [block, d] for ids [block]."""
     check_hidden(hidden, embedding_dim)
     logits = hidden.new_empty(*hidden.shape[:-1], num_embeddings)
-    for begin, end in row_blocks(num_embeddings, embedding_dim):
-        block = rows(torch.arange(begin, end, device=hidden.device))
-        logits[..., begin:end] = product(hidden, block.to(hidden.dtype).t())
+    for begin, end, scores in logit_blocks(hidden, rows, num_embeddings, embedding_dim):
+        logits[..., begin:end] = scores
     return logits
+
+
+def logit_blocks(
+    hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int
+) -> Iterator[tuple[int, int, Tensor]]:
+    """First and last-but-one id and logits [*, block] of consecutive blocks of rows, as `block_logits` has them."""
+    for begin, end in row_blocks(num_embeddings, embedding_dim):
+        block = rows(torch.arange(begin, end, device=hidden.device))  # [block, d]
+        yield begin, end, product(hidden, block.to(hidden.dtype).t())

@@ -3,6 +3,7 @@
     rows    ids [*]                                             -> E[ids]           [*, d]
     bag     ids [N], offsets [B + 1], sample_weights [N], mode  -> reduced E[ids]   [B, d]
     logits  hidden [*, d]                                       -> hidden E^T       [*, n]
+    topk    hidden [*, d], bias [n], k                          -> the k largest logits [*, k], and their ids
 
 While a model is captured, a layer calls them on its parameters; lowering finds them in the graph and puts the
 same uses of the packed table in their place. A table's own arguments come last and end with ``padding_idx``.
@@ -17,26 +18,30 @@ from torch import Tensor
 
 from edge_embed.ops.bag import check_offsets, reduce_bags
 from edge_embed.ops.logits import block_logits
+from edge_embed.ops.topk import TopK, block_topk
 
-Use = Literal["rows", "bag", "logits"]
+Use = Literal["rows", "bag", "logits", "topk"]
 
 # What comes before the table in the schema of each use.
 LEADING: dict[Use, tuple[str, ...]] = {
     "rows": ("Tensor ids",),
     "bag": ("Tensor ids", "Tensor offsets", "Tensor? sample_weights", "str mode"),
     "logits": ("Tensor hidden",),
+    "topk": ("Tensor hidden", "Tensor? bias", "int k"),
 }
+_RETURNS: dict[Use, str] = {"rows": "Tensor", "bag": "Tensor", "logits": "Tensor", "topk": "(Tensor, Tensor)"}
 
 
 @dataclass(frozen=True, eq=False)
 class TableOperators:
-    """Three operators over one form of table, trainable or frozen.
+    """The operators over one form of table, trainable or frozen.
 
     Attributes:
         name: such as ``dpq_frozen``; the operators are ``edge_embed::<name>_<use>``.
         rows: the operator that looks rows up.
         bag: the operator that reduces bags of rows.
         logits: the operator that multiplies with every row.
+        topk: the operator that finds the rows of the largest products.
         plain: the functions behind them, differentiable where the table is.
         size: n and d, from the arguments of a table.
     """
@@ -45,19 +50,19 @@ class TableOperators:
     rows: Any
     bag: Any
     logits: Any
-    plain: Mapping[Use, Callable[..., Tensor]]
+    topk: Any
+    plain: Mapping[Use, Callable[..., Any]]
     size: Callable[..., tuple[int, int]]
 
     @property
     def uses(self) -> dict[Use, Any]:
         """The operators by use."""
-        return {"rows": self.rows, "bag": self.bag, "logits": self.logits}
+        return {"rows": self.rows, "bag": self.bag, "logits": self.logits, "topk": self.topk}
 
-    def __call__(self, use: Use, *arguments: Any) -> Tensor:
+    def __call__(self, use: Use, *arguments: Any) -> Any:
         """Compute a use; opaque while a model is captured."""
         chosen = self.uses if torch.compiler.is_exporting() else self.plain
-        result: Tensor = chosen[use](*arguments)
-        return result
+        return chosen[use](*arguments)
 
 
 def define(
@@ -87,21 +92,28 @@ def define(
     def logits(hidden: Tensor, *arguments: Any) -> Tensor:
         return block_logits(hidden, lambda ids: rows(ids, *arguments), *size(*arguments))
 
-    plain: dict[Use, Callable[..., Tensor]] = {"rows": rows, "bag": bag, "logits": logits}
-    fakes: dict[Use, Callable[..., Tensor]] = {
+    def topk(hidden: Tensor, bias: Tensor | None, k: int, *arguments: Any) -> TopK:
+        return block_topk(hidden, bias, k, lambda ids: rows(ids, *arguments), *size(*arguments))
+
+    plain: dict[Use, Callable[..., Any]] = {"rows": rows, "bag": bag, "logits": logits, "topk": topk}
+    fakes: dict[Use, Callable[..., Any]] = {
         "rows": lambda ids, *arguments: like(*arguments).new_empty(*ids.shape, size(*arguments)[1]),
         "bag": lambda ids, offsets, weights, mode, *arguments: like(*arguments).new_empty(
             offsets.shape[0] - 1, size(*arguments)[1]
         ),
         "logits": lambda hidden, *arguments: hidden.new_empty(*hidden.shape[:-1], size(*arguments)[0]),
+        "topk": lambda hidden, bias, k, *arguments: (
+            hidden.new_empty(*hidden.shape[:-1], k),
+            hidden.new_empty(*hidden.shape[:-1], k, dtype=torch.int64),
+        ),
     }
-    operators = {}
+    operators: dict[str, Any] = {}
     for use, function in plain.items():
-        schema = f"({', '.join(LEADING[use])}, {table}) -> Tensor"
+        schema = f"({', '.join(LEADING[use])}, {table}) -> {_RETURNS[use]}"
         operator = torch.library.custom_op(f"edge_embed::{name}_{use}", function, mutates_args=(), schema=schema)
         operator.register_fake(fakes[use])
         operators[use] = getattr(torch.ops.edge_embed, f"{name}_{use}").default
-    return TableOperators(name, operators["rows"], operators["bag"], operators["logits"], plain, size)
+    return TableOperators(name, **operators, plain=plain, size=size)
 
 
 def finish_rows(rows: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:

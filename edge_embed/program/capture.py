@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import warnings
+from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
@@ -205,9 +206,14 @@ def _leaf_specs(value: Any, spec: Any) -> Iterator[Any]:
 
 
 def _output_names(program: ExportedProgram) -> list[str]:
-    """``logits`` for ``{"logits": ...}``; outputs without a key are named by position."""
+    """``logits`` for ``{"logits": ...}``, or the field of a named tuple; others are named by position."""
     tree = program.call_spec.out_spec
-    if tree is None or tree.type is not dict:
+    if tree is None or tree.type not in (dict, namedtuple):
         return []
     leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * tree.num_leaves, tree))
-    return ["_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path) for path, _ in leaves]
+    return ["_".join(map(_key_name, path)) for path, _ in leaves]
+
+
+def _key_name(key: Any) -> str:
+    """The key of a mapping, the position in a list or the field of a named tuple."""
+    return str(next(getattr(key, kind) for kind in ("key", "idx", "name") if hasattr(key, kind)))

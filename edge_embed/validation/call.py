@@ -17,6 +17,7 @@ from edge_embed.validation.ids import Distribution
 from edge_embed.validation.tables import Table
 
 Feeds = Mapping[str, NDArray[Any]]
+Results = tuple[NDArray[Any], ...]
 
 # How far from the exact sum a path may end, in units of the last place of the sum of its terms' absolute values: 4
 # for sums of up to 64 terms. A running float32 sum of K terms of one sign is off by K / 2 at most; plain products of
@@ -58,13 +59,18 @@ class Expected:
         """Flat indices of the elements of ``got`` that are not as expected."""
         if self.magnitudes is None:
             return np.flatnonzero(_bits(got) != _bits(self.values))
-        kind = np.finfo(got.dtype)
-        eps = max(float(np.finfo(dtype).eps) for dtype in (got.dtype, self.rounded or got.dtype))
-        ulps = _ULPS * max(1.0, self.terms / _TERMS)
-        margins = ulps * eps * self.magnitudes + float(kind.smallest_subnormal)
         with np.errstate(invalid="ignore"):
-            close = np.abs(got.astype(np.float64) - self.values) <= margins
+            close = np.abs(got.astype(np.float64) - self.values) <= self.margins(got.dtype)
         return np.flatnonzero(~close)
+
+    def margins(self, kind: np.dtype[Any]) -> NDArray[np.float64]:
+        """How far from each value a result of type ``kind`` may be."""
+        if self.magnitudes is None:
+            return np.zeros(self.values.shape)
+        eps = max(float(np.finfo(dtype).eps) for dtype in (kind, self.rounded or kind))
+        ulps = _ULPS * max(1.0, self.terms / _TERMS)
+        margins: NDArray[np.float64] = ulps * eps * self.magnitudes + float(np.finfo(kind).smallest_subnormal)
+        return margins
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,10 @@ class TableCall(ABC):
     def op_type(self) -> str:
         """That of its node."""
         return self.table.onnx.operator(self.use).op_type
+
+    def outputs(self, first: np.dtype[Any]) -> dict[str, np.dtype[Any]]:
+        """Types of all results, by name, where the first input has type ``first``."""
+        return {"result": self.result_type(first)}
 
     @property
     @abstractmethod
@@ -152,19 +162,32 @@ class TableCall(ABC):
         given = zip(self.inputs, arguments, strict=False)
         return {name: np.zeros(0) if value is None else value.numpy() for name, value in given}
 
-    def oracle(self, feeds: Feeds) -> NDArray[Any]:
+    def oracle(self, feeds: Feeds) -> Results:
         """The answer of the packed form, in the type of the result."""
         values = self.expected(Case("", feeds)).values
-        return values.astype(self.result_type(feeds[self.inputs[0]].dtype))
+        return (values.astype(self.result_type(feeds[self.inputs[0]].dtype)),)
 
-    def run_training(self, program: Program, feeds: Feeds) -> NDArray[Any]:
+    def difference(self, case: Case, got: Results, expected: Expected) -> str:
+        """The first value of a path that is not as expected, in words, or empty."""
+        (result,) = got
+        kind = expected.values.dtype if expected.magnitudes is None else result.dtype
+        if problem := unlike(result, expected.values.shape, kind):
+            return problem
+        differ = expected.differences(result)
+        if not differ.size:
+            return ""
+        at = int(differ[0])
+        values = f"got {result.reshape(-1)[at]}, expected {expected.values.reshape(-1)[at]}"
+        return f"{self.place(case, result.shape, at)}: {values}"
+
+    def run_training(self, program: Program, feeds: Feeds) -> Results:
         """Run the training form on the program's own weights."""
         table: Any = fx.node.map_arg(
             self.training.args[len(LEADING[self.use]) :], lambda weight: program.module.weight(str(weight.target))
         )
         with torch.no_grad():
-            result: NDArray[Any] = self.training.target(*self.arguments(feeds), *table).numpy()  # type: ignore[operator]
-        return result
+            found: Any = self.training.target(*self.arguments(feeds), *table)  # type: ignore[operator]
+        return tuple(result.numpy() for result in (found if isinstance(found, tuple) else (found,)))
 
     def result_type(self, first: np.dtype[Any]) -> np.dtype[Any]:
         """Type of the result where the first input has type ``first``."""
@@ -179,6 +202,13 @@ class TableCall(ABC):
     def ids_at_once(self) -> int:
         """How many rows the training form may compute in one call."""
         return max(1, _COMPARISONS_AT_ONCE // self.table.method.comparisons(self.table.packed))
+
+
+def unlike(got: NDArray[Any], shape: tuple[int, ...], kind: np.dtype[Any]) -> str:
+    """What is wrong with the type or shape of a result, or empty."""
+    if got.shape == shape and got.dtype == kind:
+        return ""
+    return f"got {got.dtype} {list(got.shape)}, expected {kind} {list(shape)}"
 
 
 def _bits(rows: NDArray[Any]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ class LogitsCall(TableCall):
     """hidden [*, d] -> logits [*, n]."""
 
     use: ClassVar[Use] = "logits"
-    inputs = ("hidden",)
+    inputs: ClassVar[tuple[str, ...]] = ("hidden",)
     dense = "dense MatMul"
     batches: ClassVar[Mapping[int, int]] = {1: 4, 64: 1}
     distributions: ClassVar[tuple[Distribution, ...]] = ("uniform",)

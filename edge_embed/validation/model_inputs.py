@@ -6,7 +6,7 @@ Which inputs hold ids is found by walking from every look-up in the graph up to 
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from edge_embed.lowering.graph import CALLS
 from edge_embed.program.program import Program
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.paths import one_line
+from edge_embed.validation.scores import Score, scores_of_ids
 
 _DENSE = {
     torch.ops.aten.embedding.default,
@@ -33,11 +34,19 @@ _SIZES = (3, 7, 2, 5)
 
 @dataclass(frozen=True)
 class ModelCase:
-    """One set of inputs, in words, with what the training form makes of it."""
+    """One set of inputs, in words, with what the training form makes of it.
+
+    Attributes:
+        name: in words.
+        inputs: one tensor per input.
+        outputs: one tensor per output.
+        scores: for outputs that are ids of the highest logits, by position: what ids are worth.
+    """
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    scores: Mapping[int, Score] = field(default_factory=dict)
 
     def feeds(self, program: Program) -> dict[str, NDArray[Any]]:
         """The inputs as runtimes take them."""
@@ -88,7 +97,7 @@ def _look_up(program: Program, node: fx.Node) -> tuple[fx.Node, int] | None:
     def weight(item: fx.Node) -> Tensor:
         return program.module.weight(str(item.target))
 
-    if node.target in CALLS and CALLS[node.target].use != "logits":
+    if node.target in CALLS and CALLS[node.target].use in ("rows", "bag"):
         call = CALLS[node.target]
         table: Any = fx.node.map_arg(node.args[call.leading :], weight)
         ids, rows = node.args[0], call.form.size(*table)[0]
@@ -171,4 +180,4 @@ def _words(sizes: Mapping[str, int]) -> str:
 
 
 def _run(program: Program, plan: _Plan, inputs: tuple[Tensor, ...]) -> ModelCase:
-    return ModelCase(plan.name, inputs, program.run(*inputs))
+    return ModelCase(plan.name, inputs, program.run(*inputs), scores_of_ids(program, inputs))

@@ -1,7 +1,8 @@
 """The whole model on every path, compared with the training form: |a - b| <= atol + rtol |b|.
 
-Whole numbers and truth values must be equal. A NaN or an infinity is a failure wherever it appears, in the
-training form too: what is undefined cannot be compared.
+Whole numbers and truth values must be equal, but for ids of the highest logits, which are compared by the logits that
+they stand for. A NaN or an infinity is a failure wherever it appears, in the training form too: what is undefined
+cannot be compared.
 """
 
 from collections.abc import Callable
@@ -67,7 +68,8 @@ class OracleInterpreter(ProgramInterpreter):
         if call is None:
             return super().run_node(n)
         arguments, _ = self.fetch_args_kwargs_from_env(n)
-        return torch.from_numpy(call.oracle(call.feeds(arguments)))
+        results = tuple(map(torch.from_numpy, call.oracle(call.feeds(arguments))))
+        return results if len(results) > 1 else results[0]
 
 
 def compare_model(
@@ -136,24 +138,32 @@ def _run_path(
     cases: list[ModelCase],
     options: ValidationOptions,
 ) -> PathResult:
-    errors = {output: _Error() for output in output_names}
+    errors, scores = {output: _Error() for output in output_names}, cases[0].scores
     case_name = "cannot be opened"
     try:
         run = opener()
         for case in cases:
             case_name = case.name
-            for output, got, expected in zip(output_names, run(case), case.outputs, strict=True):
+            for index, (output, got) in enumerate(zip(output_names, run(case), strict=True)):
                 bounds = options.atol.of(output), options.rtol.of(output)
-                errors[output].add(case.name, got, array(expected), *bounds)
+                errors[output].add(case.name, *_scored(case, index, got), *bounds)
     except paths.NotRunError as error:
         return PathResult(name, "not run", str(error), ())
     except Exception as error:  # whatever a runtime raises, the path does not run
         return PathResult(name, "failed", f"{case_name}: {paths.one_line(error)}", ())
     outputs = [
-        _output_result(output, errors[output], options, exact=not expected.is_floating_point())
-        for output, expected in zip(output_names, cases[0].outputs, strict=True)
+        _output_result(output, errors[output], options, exact=not (expected.is_floating_point() or index in scores))
+        for index, (output, expected) in enumerate(zip(output_names, cases[0].outputs, strict=True))
     ]
     return _path_result(name, outputs)
+
+
+def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """An output and what is expected, or what their ids are worth."""
+    expected, score = array(case.outputs[index]), case.scores.get(index)
+    if score is None or _mismatch(got, expected):
+        return got, expected
+    return score(got), score(expected)
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:

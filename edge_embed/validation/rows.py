@@ -11,7 +11,7 @@ from onnx import NodeProto, helper
 from edge_embed.ops.operators import Use
 from edge_embed.program.program import Program
 from edge_embed.validation import ids as random_ids
-from edge_embed.validation.call import IDS_AT_ONCE, Case, Expected, Feeds, TableCall
+from edge_embed.validation.call import IDS_AT_ONCE, Case, Expected, Feeds, Results, TableCall
 
 _MOST_IDS, _FEWEST_IDS = 4096, 64
 _COMPARISONS_IN_ALL = 1 << 26
@@ -62,15 +62,15 @@ class RowsCall(TableCall):
         """The ids."""
         return (torch.from_numpy(feeds["ids"]),)
 
-    def run_training(self, program: Program, feeds: Feeds) -> NDArray[Any]:
+    def run_training(self, program: Program, feeds: Feeds) -> Results:
         """Few ids at once."""
         ids, step = feeds["ids"], self.ids_at_once
         if ids.size <= step:
             return super().run_training(program, feeds)
         flat = ids.reshape(-1)
         blocks = [flat[at : at + step] for at in range(0, ids.size, step)]
-        parts = [super(RowsCall, self).run_training(program, {"ids": block}) for block in blocks]
-        return np.concatenate(parts).reshape(*ids.shape, -1)
+        parts = [super(RowsCall, self).run_training(program, {"ids": block})[0] for block in blocks]
+        return (np.concatenate(parts).reshape(*ids.shape, -1),)
 
     def place(self, case: Case, shape: tuple[int, ...], index: int) -> str:
         """Row and column."""

@@ -20,7 +20,7 @@ from edge_embed.validation.tables import Node, Table, node_of
 
 @dataclass(frozen=True)
 class Submodel:
-    """The models of one use, by the type of the first input; inputs of any shape, one output."""
+    """The models of one use, by the type of the first input; inputs of any shape."""
 
     paths: Mapping[np.dtype[Any], Path]
 
@@ -55,13 +55,13 @@ def cut_out(call: TableCall, exported: ExportedModel, tensors: list[TensorProto]
     node = NodeProto()
     node.CopyFrom(found)
     node.input[: len(call.inputs)] = call.inputs
-    node.output[0] = "result"
     paths: dict[np.dtype[Any], Path] = {}
     for dtype, types in call.signatures.items():
         paths[dtype] = folder / f"{call.name} {dtype}.onnx"
         inputs = [_value(name, types[name]) for name in call.inputs]
-        output = _value("result", call.result_type(dtype))
-        graph = helper.make_graph([node], "table", inputs, [output], tensors)
+        node.output[:] = call.outputs(dtype)
+        outputs = [_value(name, kind) for name, kind in call.outputs(dtype).items()]
+        graph = helper.make_graph([node], "table", inputs, outputs, tensors)
         paths[dtype].write_bytes(_model(exported.proto, graph).SerializeToString())
     return Submodel(paths)
 

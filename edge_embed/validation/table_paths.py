@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import fx
 
 from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
@@ -15,16 +14,17 @@ from edge_embed.program.program import Program
 from edge_embed.report.results import Check
 from edge_embed.validation import paths
 from edge_embed.validation.bag import BagCall
-from edge_embed.validation.call import Case, Expected, Feeds, TableCall
+from edge_embed.validation.call import Case, Expected, Feeds, Results, TableCall
 from edge_embed.validation.logits import LogitsCall
 from edge_embed.validation.rows import RowsCall
 from edge_embed.validation.submodel import Submodel
 from edge_embed.validation.tables import Table
+from edge_embed.validation.topk import TopKCall
 
-USES: Mapping[Use, type[TableCall]] = {call.use: call for call in (RowsCall, BagCall, LogitsCall)}
+USES: Mapping[Use, type[TableCall]] = {call.use: call for call in (RowsCall, BagCall, LogitsCall, TopKCall)}
 _PACKED_OPERATORS = {operator for method in METHODS for operator in method.operators.uses.values()}
 
-Run = Callable[[Feeds], NDArray[Any]]
+Run = Callable[[Feeds], Results]
 
 
 def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, Table]) -> dict[str, list[TableCall]]:
@@ -90,16 +90,16 @@ def compare_paths(
 def _reference(submodel: Submodel | None) -> Run:
     evaluators = {dtype: paths.open_reference(path) for dtype, path in _files(submodel).items()}
 
-    def run(feeds: Feeds) -> NDArray[Any]:
+    def run(feeds: Feeds) -> Results:
         found: list[Any] = evaluators[_first_type(feeds)].run(None, dict(feeds))  # type: ignore[assignment]
-        return np.asarray(found[0])
+        return tuple(map(np.asarray, found))
 
     return run
 
 
 def _sessions(submodel: Submodel | None, portable: bool) -> Run:
     sessions = {dtype: paths.open_session(path, portable) for dtype, path in _files(submodel).items()}
-    return lambda feeds: np.asarray(sessions[_first_type(feeds)].run(None, dict(feeds))[0])
+    return lambda feeds: tuple(map(np.asarray, sessions[_first_type(feeds)].run(None, dict(feeds))))
 
 
 def _first_type(feeds: Feeds) -> np.dtype[Any]:
@@ -121,7 +121,7 @@ def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Ca
         return Check(name, "failed", f"cannot be opened: {paths.one_line(error)}")
     for case, wanted in zip(cases, expected, strict=True):
         try:
-            problem = _difference(call, case, run(case.feeds), wanted)
+            problem = call.difference(case, run(case.feeds), wanted)
         except Exception as error:
             problem = f"does not run: {paths.one_line(error)}"
         if problem:
@@ -132,19 +132,6 @@ def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Ca
     relation = "bit-identical" if expected[0].magnitudes is None else "within rounding"
     count = sum(wanted.values.size for wanted in expected)
     return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; refuses what is out of range")
-
-
-def _difference(call: TableCall, case: Case, got: NDArray[Any], expected: Expected) -> str:
-    """The first value that differs, in words, or empty."""
-    kind = expected.values.dtype if expected.magnitudes is None else got.dtype
-    if got.shape != expected.values.shape or got.dtype != kind:
-        return f"got {got.dtype} {list(got.shape)}, expected {kind} {list(expected.values.shape)}"
-    differ = expected.differences(got)
-    if not differ.size:
-        return ""
-    at = int(differ[0])
-    values = f"got {got.reshape(-1)[at]}, expected {expected.values.reshape(-1)[at]}"
-    return f"{call.place(case, got.shape, at)}: {values}"
 
 
 def _accepts(run: Run, case: Case) -> bool:

@@ -113,7 +113,7 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
 
 
 def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:
-    """Add the functions that the method's nodes need; those of bag and logits call the one of rows."""
+    """Add the functions that the method's nodes need; those of the other uses call the one of rows."""
     nodes = [(use, node) for use in method.uses for node in model.graph if _is(node, use)]
     if not nodes:
         return

@@ -1,7 +1,7 @@
 """What a compression method tells the ONNX exporter about itself, and the node types that follow from it.
 
 A method describes its tensors, its attributes and the body that computes rows. Each use of a table is a node type
-of its own; the bodies of bag and logits call the node that looks rows up, so they are written once for all methods.
+of its own; the bodies of the other uses call the node that looks rows up, so they are written once for all methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from onnx import parser
 from onnx.defs import OpSchema
 from onnxscript import opset18, values
 
-from edge_embed.exporters.onnx import bag, logits
+from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
 from edge_embed.ops.operators import LEADING, TableOperators, Use
 
@@ -62,18 +62,30 @@ class OnnxMethod:
 
 @dataclass(frozen=True)
 class _Form:
-    """What a use adds to the table: part of the name, leading inputs, own attributes, and the output's name."""
+    """What a use adds to the table.
+
+    Attributes:
+        suffix: the end of the name of its nodes.
+        inputs: those before the packed tensors.
+        outputs: their names.
+        attribute_names: those of its own attributes.
+        attributes: their values, from the leading arguments of the torch operator.
+        like: which of all inputs has the type that an optional one has where it is empty.
+    """
 
     suffix: str
     inputs: tuple[str, ...]
-    attribute_names: tuple[str, ...]
-    output: str
+    outputs: tuple[str, ...]
+    attribute_names: tuple[str, ...] = ()
+    attributes: Callable[..., dict[str, int]] = lambda *leading: {}
+    like: int = -1
 
 
 _FORMS: Mapping[Use, _Form] = {
-    "rows": _Form("Embedding", ("ids",), (), "rows"),
-    "bag": _Form("EmbeddingBag", ("ids", "offsets", "sample_weights"), ("mode", "weighted"), "bags"),
-    "logits": _Form("Logits", ("hidden",), (), "logits"),
+    "rows": _Form("Embedding", ("ids",), ("rows",)),
+    "bag": _Form("EmbeddingBag", ("ids", "offsets", "sample_weights"), ("bags",), ("mode", "weighted"), bag.attributes),
+    "logits": _Form("Logits", ("hidden",), ("logits",)),
+    "topk": _Form("TopK", ("hidden", "bias"), ("top_values", "top_ids"), ("k", "biased"), topk.attributes, like=0),
 }
 
 _INDICES = ["tensor(int32)", "tensor(int64)"]
@@ -106,14 +118,14 @@ class OnnxOperator:
         """The node's attributes, from all arguments of the torch operator."""
         leading = len(LEADING[self.use])
         _, table = self.method.table(*arguments[leading:])
-        return table | (bag.attributes(*arguments[:leading]) if self.use == "bag" else {})
+        return table | _FORMS[self.use].attributes(*arguments[:leading])
 
     def function(self, count: int) -> onnx.FunctionProto:
         """The portable body as a model-local function of the node's own name, for ``count`` packed tensors."""
         form, tensors = _FORMS[self.use], self.method.tensors(count)
         imports = f'"": {OPSET}' + ("" if self.use == "rows" else f', "{DOMAIN}": {DOMAIN_VERSION}')
         header = f'<domain: "{DOMAIN}", opset_import: [{imports}]>\n{self.op_type} <{", ".join(self.attribute_names)}> '
-        signature = f"({', '.join((*form.inputs, *tensors))}) => ({form.output})"
+        signature = f"({', '.join((*form.inputs, *tensors))}) => ({', '.join(form.outputs)})"
         return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count).strip()}\n}}")
 
     def _body(self, count: int) -> str:
@@ -124,7 +136,8 @@ class OnnxOperator:
         tensors = self.method.tensors(count)
         if self.use == "bag":
             return bag.body(rows, tensors)
-        return logits.body(rows, tensors, self.method.num_rows)
+        head = topk.body if self.use == "topk" else logits.body
+        return head(rows, tensors, self.method.num_rows)
 
     def translation(self) -> Callable[..., Any]:
         """Translates a call of the torch operator to the node, for ``torch.onnx.export``."""
@@ -132,10 +145,10 @@ class OnnxOperator:
         def translate(*arguments: Any) -> Any:
             leading = len(LEADING[self.use])
             tensors, _ = self.method.table(*arguments[leading:])
-            inputs = list(arguments[: self.num_leading])
-            if self.use == "bag" and inputs[2] is None:
-                inputs[2] = _no_weights(tensors[-1])
-            return self._node(len(tensors))(*inputs, *tensors, **self.attributes(*arguments))
+            inputs = [*arguments[: self.num_leading], *tensors]
+            like = inputs[_FORMS[self.use].like]
+            given = [_empty(like) if value is None else value for value in inputs]
+            return self._node(len(tensors))(*given, **self.attributes(*arguments))
 
         return translate
 
@@ -148,7 +161,7 @@ class OnnxOperator:
             DOMAIN,
             DOMAIN_VERSION,
             inputs=[formal(name, f"T_{name}") for name in inputs],
-            outputs=[formal(form.output, "T_out")],
+            outputs=[formal(name, "tensor(int64)" if name == "top_ids" else "T_out") for name in form.outputs],
             type_constraints=[
                 *((f"T_{name}", kinds.get(name, _STORED), "") for name in inputs),
                 ("T_out", ["tensor(float)", "tensor(float16)"], ""),
@@ -158,7 +171,7 @@ class OnnxOperator:
         return values.Op(values.Opset(DOMAIN, DOMAIN_VERSION), self.op_type, schema)
 
 
-def _no_weights(like: Any) -> Any:
-    """An empty tensor in the float type of the table, whose last packed tensor has it."""
+def _empty(like: Any) -> Any:
+    """An empty tensor in the float type of another."""
     kind = np.float16 if like.dtype == ir.DataType.FLOAT16 else np.float32
     return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, kind)))

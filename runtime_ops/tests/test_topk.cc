@@ -231,7 +231,8 @@ void TestStatesThatAreNotFinite() {
 // A row that cannot be read is named.
 void TestDamagedRow() {
   AntCase made({50, 6, 5});
-  made.mutable_row_offset(31) = -5;
+  const int32_t damaged = -5;
+  std::memcpy(made.row_offset_buffer().mutable_data() + 4 * 31, &damaged, sizeof(damaged));
   const ant::Table table = made.table();
   const TopK<ant::Table> kernel(*Tested(), table);
   uint64_t doubles, scratch_doubles;
@@ -244,7 +245,7 @@ void TestDamagedRow() {
                         best};
   size_t bad = 0;
   CHECK(kernel.Run(table, input, 0, 50, Doubles(scratch), &bad) == EE_BAD_ROW_OFFSETS);
-  CHECK(bad == 30 || bad == 31);
+  CHECK(bad == 30);
 }
 
 void TestCandidates() {

@@ -21,6 +21,7 @@ from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
+from edge_embed.ops.topk import TopK
 from edge_embed.packed import load_tables, save_tables
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
@@ -40,10 +41,10 @@ class Words(nn.Module):
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> tuple[Tensor, TopK]:
         rows = self.word(ids) + self.frozen(ids) + self.item(ids)  # [B, L, d]
-        scores: Tensor = self.output(rows + self.context(ids).unsqueeze(1))
-        return scores
+        hidden = rows + self.context(ids).unsqueeze(1)
+        return self.output(hidden), self.output.topk(hidden, 5)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,7 @@ def test_the_operators_of_every_use_are_listed(made):
     assert operators == [
         ("ANTEmbedding", 2, True),
         ("ANTLogits", 1, True),
+        ("ANTTopK", 1, True),
         ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
         ("TTEmbedding", 1, True),
     ]

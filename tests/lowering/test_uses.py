@@ -1,4 +1,4 @@
-"""One table, however it is used: rows, bags and logits over the same packed tensors, tied or not."""
+"""One table, however it is used: rows, bags, logits and the highest over the same packed tensors, tied or not."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import edge_embed
+from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import CALLS, lower_program
 from edge_embed.packed.bag import bag
 from edge_embed.packed.logits import logits
@@ -74,7 +75,7 @@ def test_equal_weights_of_two_layers_are_not_tied(capture):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_all_three_uses_of_one_table(capture, method):
+def test_all_uses_of_one_table(capture, method):
     bags = make(method, "EmbeddingBag", padding_idx=3, mode="mean")
 
     class Rows(nn.Module):
@@ -83,16 +84,61 @@ def test_all_three_uses_of_one_table(capture, method):
             self.bags, self.output = bags, edge_embed.TiedOutput(bags)
 
         def forward(self, ids):
-            return self.output(self.bags(ids)), self.bags(ids)
+            return self.output(self.bags(ids)), self.bags(ids), self.output.topk(self.bags(ids), 4)
 
     lowered = lower_program(capture(Rows()))
     (table,) = lowered.tables.values()
     found = [CALLS[node.target].use for node in lowered.program.module.graph.nodes if node.target in CALLS]
-    assert sorted(found) == ["bag", "bag", "logits"]
-    scores, means = lowered.program.run(IDS)
+    assert sorted(found) == ["bag", "bag", "bag", "logits", "topk"]
+    scores, means, values, best = lowered.program.run(IDS)
     expected, _ = bag(table, IDS.reshape(-1).numpy(), np.array([0, 3, 6]), "mean")
     np.testing.assert_allclose(means.numpy(), expected, atol=1e-6)
     np.testing.assert_allclose(scores.numpy(), logits(table, expected.astype(np.float32))[0], atol=1e-5)
+    first = torch.sort(scores, dim=-1, descending=True, stable=True)
+    assert torch.equal(values, first.values[:, :4])
+    assert torch.equal(best, first.indices[:, :4])
+
+
+class Best(nn.Module):
+    """The likeliest next words, with a table of their own."""
+
+    def __init__(self, words: nn.Module, k: int, bias: bool = False) -> None:
+        super().__init__()
+        self.words, self.k = words, k
+        self.output = edge_embed.TiedOutput(words, bias=bias)
+
+    def forward(self, ids):
+        return self.output.topk(torch.tanh(self.words(ids)), self.k or ids.shape[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_highest_logits_of_a_tied_table(capture, method, frozen, bias):
+    words = make(method)
+    model = Best(words.freeze() if frozen else words, 5, bias)
+    program = capture(model)
+    assert program.output_names == ("values", "ids_output")  # an input is called ids
+    lowered = lower_program(program)
+    (report,) = lowered.reports
+    assert (report.name, report.lowered, report.uses) == ("words", True, 2)
+    expected = model.eval()(IDS)
+    for run in (program.run, lowered.program.run):
+        values, ids = run(IDS)
+        torch.testing.assert_close(values, expected.values, atol=1e-5, rtol=1e-5)
+        assert ids.shape == (2, 3, 5)
+
+
+def test_how_many_is_a_constant(capture):
+    """Neither a dynamic size while a model is captured, nor what somebody wrote into the file."""
+    with pytest.raises(BadInputError, match=r"k: got .*, expected a constant integer from 1 to 30, the rows of the"):
+        capture(Best(make("TT"), 0))
+    for wrong in (0, -1, N + 1, 10**9):
+        program = capture(Best(make("TT"), 5))
+        (call,) = (node for node in program.module.graph.nodes if getattr(CALLS.get(node.target), "use", "") == "topk")
+        call.update_arg(2, wrong)
+        with pytest.raises(BadInputError, match=f"k: got {wrong}, expected a constant integer from 1 to 30, the rows"):
+            lower_program(program)
 
 
 def test_bags_by_offsets_and_weights(capture):

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.program.capture import write_archive
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
@@ -205,6 +206,17 @@ def test_outputs_are_named(tmp_path: Path) -> None:
     model = Net(lambda net, x: {"logits": net.table(x), "state": (x * 2, {"deep": x + 1})})
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
     assert program.output_names == ("logits", "state_0", "state_1_deep")
+    assert_same(model, program, (ids(4, 9),))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "names"),
+    [(lambda best: best, ("values", "ids_output")), (lambda best: {"best": best}, ("best_values", "best_ids"))],
+)
+def test_the_highest_logits_are_named(tmp_path: Path, wrap: Any, names: tuple[str, ...]) -> None:
+    model = Net(lambda net, x: wrap(TiedOutput(net.table).topk(net.table(x), 3)))
+    program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
+    assert program.output_names == names
     assert_same(model, program, (ids(4, 9),))
 
 

@@ -64,15 +64,15 @@ def tt(n=20, rows=(3, 2, 4), columns=(2, 3, 1), rank=3, ring=1, dtype="float32",
 TABLES = {"dpq": dpq, "ant": ant, "tt": tt}
 
 
-def node_of(packed: Any, use: str, inputs: list[str], output: str, prefix: str = "", **leading: Any) -> Any:
+def node_of(packed: Any, use: str, inputs: list[str], *outputs: str, prefix: str = "", **leading: Any) -> Any:
     """The node, and the packed tensors as initializers, as an export has them."""
     method, tensors = ONNX[packed.method], packed.tensors()
     operator = method.operator(use)
     first = {"rows": ["ids"], "bag": ["ids", "offsets", leading.get("weights"), leading.get("mode", "sum")],
-             "logits": ["hidden"]}[use]  # fmt: skip
+             "logits": ["hidden"], "topk": ["hidden", leading.get("bias"), leading.get("k")]}[use]  # fmt: skip
     attributes = operator.attributes(*first, *ARGUMENTS[packed.method](packed, list(tensors.values())))
     names = [prefix + name for name in tensors]
-    node = helper.make_node(operator.op_type, [*inputs, *names], [output], domain=DOMAIN, **attributes)
+    node = helper.make_node(operator.op_type, [*inputs, *names], outputs, domain=DOMAIN, **attributes)
     stored = [numpy_helper.from_array(array, name) for name, array in zip(names, tensors.values(), strict=True)]
     return node, stored, [(method.operator("rows"), len(tensors)), (operator, len(tensors))]  # callees first
 
@@ -130,6 +130,12 @@ def bag_model(packed: Any, feeds: dict[str, Any], mode: str, weights: Any = None
 def logits_model(packed: Any, hidden: Any) -> onnx.ModelProto:
     node = node_of(packed, "logits", ["hidden"], "logits")
     return model_of([node], {"hidden": hidden}, {"logits": (hidden.dtype, hidden.ndim)})
+
+
+def topk_model(packed: Any, feeds: dict[str, Any], k: int) -> onnx.ModelProto:
+    bias, hidden = "bias" if feeds["bias"].size else None, feeds["hidden"]
+    node = node_of(packed, "topk", list(feeds), "top_values", "top_ids", bias=bias, k=k)
+    return model_of([node], feeds, {"top_values": (hidden.dtype, hidden.ndim), "top_ids": (np.int64, hidden.ndim)})
 
 
 def assert_close(got: Any, expected: Any, magnitude: Any, note: Any = "", kind: Any = None) -> None:
@@ -250,7 +256,7 @@ def test_tables_of_different_bits_share_a_body():
     """One function a node type, for all tables in a file: what differs comes from attributes and shapes."""
     tables = [dpq(codes=codes, groups=8, padding_idx=codes % 7, seed=codes) for codes in (3, 16, 100, 300)]
     ids = ids_of(tables[0], (2, 300))
-    nodes = [node_of(table, "rows", ["ids"], f"rows_{at}", f"{at}.") for at, table in enumerate(tables)]
+    nodes = [node_of(table, "rows", ["ids"], f"rows_{at}", prefix=f"{at}.") for at, table in enumerate(tables)]
     model = model_of(nodes, {"ids": ids}, {f"rows_{at}": (np.float32, 3) for at in range(4)})
     assert len(model.functions) == 1
     onnx.checker.check_model(model, full_check=True)
@@ -479,8 +485,8 @@ LARGE = {
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("name", LARGE)
-def test_an_open_session_holds_a_table_of_three_uses_once(name, static, tmp_path):
-    """A table that is embedding, bag and head of a model, at every level: nothing of it is unfolded or kept twice.
+def test_an_open_session_holds_a_table_of_all_uses_once(name, static, tmp_path):
+    """A table that is embedding, bag and both heads of a model, at every level: nothing is unfolded or kept twice.
 
     With inputs of static shapes too, of which a session knows more.
     """
@@ -489,12 +495,15 @@ def test_an_open_session_holds_a_table_of_three_uses_once(name, static, tmp_path
     ids, offsets = ids_of(packed, (600,)), np.array([0, 600])
     hidden = np.zeros((2, packed.embedding_dim), kind)
     feeds = {"ids": ids, "offsets": offsets, "sample_weights": np.zeros(0, kind), "hidden": hidden}
+    feeds["bias"] = np.zeros(packed.num_embeddings, kind)
     nodes = [
         node_of(packed, "rows", ["ids"], "rows"),
         node_of(packed, "bag", ["ids", "offsets", "sample_weights"], "bags", mode="mean"),
         node_of(packed, "logits", ["hidden"], "logits"),
+        node_of(packed, "topk", ["hidden", "bias"], "best", "best_ids", bias="bias", k=5),
     ]
-    model = model_of(nodes, feeds, {"rows": (kind, 2), "bags": (kind, 2), "logits": (kind, 2)})
+    outputs = {"rows": (kind, 2), "bags": (kind, 2), "logits": (kind, 2), "best": (kind, 2), "best_ids": (np.int64, 2)}
+    model = model_of(nodes, feeds, outputs)
     if static:
         for value in model.graph.input:
             for size, dim in zip(feeds[value.name].shape, value.type.tensor_type.shape.dim, strict=True):
@@ -542,12 +551,19 @@ def test_one_row_of_all_anchors_costs_no_memory(tmp_path):
 class Head(nn.Module):
     """Reads words and scores all of them, by one table."""
 
-    def __init__(self, embedding: nn.Module) -> None:
+    def __init__(self, embedding: nn.Module, bias: bool = False) -> None:
         super().__init__()
-        self.embedding, self.output = embedding, TiedOutput(embedding)
+        self.embedding, self.output = embedding, TiedOutput(embedding, bias)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.output(torch.tanh(self.embedding(ids)))
+
+
+class Best(Head):
+    """Reads words and names the likeliest ones."""
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.output.topk(torch.tanh(self.embedding(ids)), 4)
 
 
 OFFSETS = torch.tensor([0, 2, 4])
@@ -556,12 +572,15 @@ EXPORTS = {
     "ANTEmbedding": (lambda: ANTEmbedding(20, 12, 6), ()),
     "ANTEmbeddingBag": (lambda: ANTEmbeddingBag(20, 12, 6, mode="max", padding_idx=0), (OFFSETS,)),
     "ANTLogits": (lambda: Head(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
+    "ANTTopK": (lambda: Best(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
     "DPQEmbeddingBag": (lambda: DPQEmbeddingBag(20, 12, 16, 3, mode="sum"), (OFFSETS, FACTORS)),
     "DPQLogits": (lambda: Head(DPQEmbedding(20, 12, 5, 3)), ()),
     "DPQEmbedding": (lambda: DPQEmbedding(20, 12, 5, 3, padding_idx=0).freeze("int8"), ()),
+    "DPQTopK": (lambda: Best(DPQEmbedding(20, 12, 5, 3), bias=True), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
+    "TTTopK": (lambda: Best(TTEmbedding(20, 12, 3)), ()),
 }
 
 
@@ -573,11 +592,11 @@ def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, op_type):
     model = onnx.load(exported.path)
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node].count(op_type) == 1
-    rows = op_type.removesuffix("Bag").replace("Logits", "Embedding")
+    rows = op_type.removesuffix("Bag").replace("Logits", "Embedding").replace("TopK", "Embedding")
     assert [function.name for function in model.functions] == list(dict.fromkeys([rows, op_type]))
-    (expected,) = exported.trained(*inputs)
     for way in ("portable", "reference"):  # float32 on both sides; a wrong row or term is off by 1e-2 and more
-        np.testing.assert_allclose(exported.run(way, *inputs)[0], expected, rtol=1e-5, atol=1e-6, err_msg=way)
+        for got, expected in zip(exported.run(way, *inputs), exported.trained(*inputs), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6, err_msg=way)
 
 
 def test_int8_values_in_some_tables_alone_are_refused(export, add_up):

@@ -11,7 +11,7 @@ from torch import nn
 import edge_embed
 
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
-OVERHEAD = 32 * 1024  # graph, manifest, and the bodies of all three uses
+OVERHEAD = 32 * 1024  # graph, manifest, and the bodies of all uses
 
 
 def sparse(n: int, dim: int, anchors: int, **options) -> edge_embed.ANTEmbedding:

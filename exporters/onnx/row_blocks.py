@@ -1,0 +1,58 @@
+"""What output heads in ONNX share: a loop over blocks of rows, and the logits of one block.
+
+The rows of a block are looked up by the method's own node: the counter of the loop is no constant, so nothing of the
+table is unfolded ahead of time, and no more than one block of rows exists. Blocks are as equal as can be, the last one
+may have fewer rows.
+"""
+
+# A block has at most this many numbers: enough for an efficient product, few enough for a cache.
+_BLOCK_NUMBERS = 1 << 19
+
+# Before the loop. states: [M, d]; block: rows of a block
+_BEFORE = """
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  axis_0 = Constant <value_ints: ints = [0]> ()
+  last_1d = Constant <value_ints: ints = [-1]> ()
+  always = Cast <to: int = 9> (one)
+{num_rows}
+  hidden_shape = Shape (hidden)
+  width_1d = Gather (hidden_shape, last_1d)
+  leading_shape = Slice (hidden_shape, axis_0, last_1d, axis_0)
+  width = Squeeze (width_1d, axis_0)
+  num_states = ReduceProd <keepdims: int = 1> (leading_shape)
+  states_shape = Concat <axis: int = 0> (num_states, width_1d)
+  given_states = Reshape <allowzero: int = 1> (hidden, states_shape)
+  states = Cast <to: int = 1> (given_states)
+  block_numbers = Constant <value_int: int = {block_numbers}> ()
+  numbers = Div (block_numbers, width)
+  some_rows = Max (numbers, one)
+  last_row = Sub (num_rows, one)
+  last_block = Div (last_row, some_rows)
+  num_blocks = Add (last_block, one)
+  others = Div (last_row, num_blocks)
+  block = Add (others, one)
+"""
+
+# In the loop, from row_ids: [block]. block_rows: [block, d]; block_logits: [M, block]
+_LOGITS = """
+      looked_up = {rows} (row_ids, {tensors})
+      block_rows = Cast <to: int = 1> (looked_up)
+      columns = Transpose <perm: ints = [1, 0]> (block_rows)
+      block_scores = MatMul (states, columns)
+      block_logits = CastLike (block_scores, hidden)
+"""
+
+
+def body(use: str, rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
+    """Nodes of a function over all rows.
+
+    Args:
+        use: its own nodes, with ``{before}`` where the loop begins and ``{logits}`` inside it, after ``row_ids``.
+        rows: operator and attributes of the node that looks rows up.
+        tensors: its inputs after the ids.
+        num_rows: nodes that compute the scalar ``num_rows``.
+    """
+    before = _BEFORE.format(num_rows=num_rows.strip("\n"), block_numbers=_BLOCK_NUMBERS)
+    logits = _LOGITS.format(rows=rows, tensors=", ".join(tensors))
+    return use.format(before=before.strip("\n"), logits=logits.strip("\n"))

@@ -1,0 +1,74 @@
+"""The rows that score highest in ONNX: the node ``edge_embed::<X>TopK`` of every method, and its portable body.
+
+    hidden [*, d], bias [n] or [0], <tensors>  ->  values [*, k], ids int64 [*, k]
+
+the k largest logits[*, i] = <hidden[*], row(i)> + bias[i] and their i, equal ones by lowest i. The loop keeps the best
+so far and never has the logits of more than one block. ``TopK`` takes the lowest position among equal values, which is
+the lowest id: the best so far stand before the block, whose ids are all above theirs.
+"""
+
+from typing import Any
+
+from edge_embed.exporters.onnx import row_blocks
+
+# wide: [M, block]; values and ids of the best so far: [M, up to k], none at first
+# A float16 logit is rounded before and after its bias is added, as in a graph that adds it to the logits: optimisers
+# drop a cast to float16 that another to float32 follows, unless something like a Reshape is between them.
+_BODY = """
+{before}
+  k = Constant <value_int: int = @k> ()
+  biased = Constant <value_int: int = @biased> ()
+  k_1d = Unsqueeze (k, axis_0)
+  is_biased = Equal (biased, one)
+  no_columns = Constant <value_ints: ints = [0]> ()
+  none_shape = Concat <axis: int = 0> (num_states, no_columns)
+  no_value = Constant <value_float: float = 0.0> ()
+  no_values = Expand (no_value, none_shape)
+  no_ids = Expand (zero, none_shape)
+  all_values, all_ids = Loop (num_blocks, always, no_values, no_ids) <
+    body = one_block (int64 at, bool continue, best_values, best_ids) => (bool more, next_values, next_ids) {{
+      more = Identity (continue)
+      start = Mul (at, block)
+      full_end = Add (start, block)
+      end = Min (full_end, num_rows)
+      row_ids = Range (start, end, one)
+{logits}
+      block_shape = Shape (block_logits)
+      kept_logits = Reshape <allowzero: int = 1> (block_logits, block_shape)
+      scores = If (is_biased) <
+        then_branch = add_bias () => (sums) {{
+          start_1d = Unsqueeze (start, axis_0)
+          end_1d = Unsqueeze (end, axis_0)
+          block_bias = Slice (bias, start_1d, end_1d, axis_0)
+          sums = Add (kept_logits, block_bias)
+        }},
+        else_branch = keep () => (no_sums) {{
+          no_sums = Identity (kept_logits)
+        }}
+      >
+      kept_scores = Reshape <allowzero: int = 1> (scores, block_shape)
+      wide = Cast <to: int = 1> (kept_scores)
+      block_ids = Expand (row_ids, block_shape)
+      both_values = Concat <axis: int = 1> (best_values, wide)
+      both_ids = Concat <axis: int = 1> (best_ids, block_ids)
+      both_width = Shape <start: int = 1, end: int = 2> (both_values)
+      count = Min (k_1d, both_width)
+      next_values, chosen = TopK <axis: int = 1> (both_values, count)
+      next_ids = GatherElements <axis: int = 1> (both_ids, chosen)
+    }}
+  >
+  result_shape = Concat <axis: int = 0> (leading_shape, k_1d)
+  wide_values = Reshape <allowzero: int = 1> (all_values, result_shape)
+  top_values = CastLike (wide_values, hidden)
+  top_ids = Reshape <allowzero: int = 1> (all_ids, result_shape)
+"""
+
+
+def attributes(hidden: Any, bias: Any, k: int) -> dict[str, int]:
+    """What the node has beside the attributes of its table."""
+    return {"k": k, "biased": int(bias is not None)}
+
+
+def body(rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
+    """Nodes of the function, as `edge_embed.exporters.onnx.row_blocks.body`."""
+    return row_blocks.body(_BODY, rows, tensors, num_rows)

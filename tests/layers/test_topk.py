@@ -1,0 +1,105 @@
+"""`TiedOutput.topk`: the first of all logits in order, in every state; gradients, memory, and what it refuses."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import edge_embed
+from edge_embed import BadInputError, TiedOutput
+from edge_embed.ops import logits as logits_module
+
+N, D = 50, 12
+METHODS = ("dpq-vq", "dpq-sx", "ant", "tt")
+
+
+def make(method: str, n: int = N, **options):
+    torch.manual_seed(0)
+    if method == "ant":
+        return edge_embed.ANTEmbedding(n, D, num_anchors=7, **options)
+    if method == "tt":
+        return edge_embed.TTEmbedding(n, D, rank=3, **options)
+    return edge_embed.DPQEmbedding(n, D, 2, 3, variant=method[-2:], distance_norm=False, **options)  # many equal rows
+
+
+def in_state(method: str, state: str, **options):
+    embedding = make(method, padding_idx=2, **options).train(state == "training")
+    return embedding.freeze() if state == "frozen" else embedding
+
+
+@pytest.fixture(params=[None, 7 * D], ids=["one block", "blocks of 7 rows"])
+def blocks(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("state", ["training", "eval", "frozen"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.usefixtures("blocks")
+def test_they_are_the_first_of_the_logits_in_order(method, state, biased):
+    head = TiedOutput(in_state(method, state), torch.randint(-1, 2, (N,)).float() if biased else None)
+    for shape in ((D,), (3, D), (2, 4, D), (0, D)):
+        hidden = torch.randn(shape)
+        expected = torch.sort(head(hidden), dim=-1, descending=True, stable=True)
+        for k in (1, 9, N):
+            got = head.topk(hidden, k)
+            assert torch.equal(got.values, expected.values[..., :k])
+            assert torch.equal(got.ids, expected.indices[..., :k])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("state", ["training", "eval", "frozen"])
+def test_equal_rows_come_by_lowest_id(method, state):
+    head = TiedOutput(in_state(method, state))
+    assert head.topk(torch.zeros(2, D), 20).ids.tolist() == [list(range(20))] * 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_are_those_of_the_logits_chosen(method):
+    head = TiedOutput(make(method, padding_idx=2, dtype=torch.float64), bias=True).train()
+    hidden = torch.randn(4, D, dtype=torch.float64, requires_grad=True)
+    leaves, weight = [hidden, *head.parameters()], torch.randn(4, 5, dtype=torch.float64)
+    values, ids = head.topk(hidden, 5)
+    got = torch.autograd.grad((values * weight).sum(), leaves)
+    expected = torch.autograd.grad((head(hidden).gather(-1, ids) * weight).sum(), leaves)
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert any(gradient.any() for gradient in got)
+
+
+def test_the_logits_are_never_whole_in_memory():
+    n, largest = 100_000, 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            results = function(*args, **(kwargs or {}))
+            for result in results if isinstance(results, tuple) else (results,):
+                if isinstance(result, torch.Tensor):
+                    largest = max(largest, result.untyped_storage().nbytes())
+            return results
+
+    head, hidden = TiedOutput(make("tt", n)).eval(), torch.randn(64, D)
+    with Watch(), torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logits_module, "_BLOCK_ELEMENTS", 1000 * D)
+        head.topk(hidden, 10)
+    assert largest < 64 * n * 4 / 10
+
+
+@pytest.mark.parametrize("state", ["training", "eval", "frozen"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_values_have_the_type_of_the_hidden_states(state, dtype):
+    got = TiedOutput(in_state("ant", state), bias=True).topk(torch.randn(2, D, dtype=dtype), 3)
+    assert (got.values.dtype, got.ids.dtype) == (dtype, torch.int64)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_what_it_cannot_take(training):
+    head = TiedOutput(make("tt"), bias=True).train(training)
+    for k in (0, N + 1, 2.0, None, torch.tensor(3)):
+        with pytest.raises(BadInputError, match=rf"k: got .*, expected a constant integer from 1 to {N}, the rows"):
+            head.topk(torch.ones(2, D), k)
+    with pytest.raises(BadInputError, match=rf"\[\*, {D}\], the width of the table: got \[2, 5\]"):
+        head.topk(torch.ones(2, 5), 3)
+    with pytest.raises(BadInputError, match="must be a float tensor, got list"):
+        head.topk([1.0] * D, 3)
