@@ -174,6 +174,33 @@ EE_API ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidde
 EE_API ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
                                   size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
 
+/* Where the k largest logits of each state go, largest first and equal ones by lowest row. */
+typedef struct ee_topk {
+  int64_t k;           /* 1 .. 1000, at most the rows of the table */
+  const float* bias;   /* [num_embeddings], added to the logits; null: none */
+  float* values;       /* [batch, k]: the logits */
+  size_t values_bytes; /* writable bytes there; too few is EE_SHORT_OUTPUT */
+  int64_t* ids;        /* [batch, k]: their rows */
+  size_t ids_bytes;    /* writable bytes there; too few is EE_SHORT_OUTPUT */
+} ee_topk;
+
+/* How much scratch the functions below need, aligned for double. */
+EE_API ee_status ee_dpq_topk_scratch_bytes(const ee_dpq_table* table, int64_t k, size_t* bytes);
+EE_API ee_status ee_ant_topk_scratch_bytes(const ee_ant_table* table, int64_t k, size_t* bytes);
+EE_API ee_status ee_tt_topk_scratch_bytes(const ee_tt_table* table, int64_t k, size_t* bytes);
+
+/* The k largest of what the functions above give, plus bias, without all of it in memory. What is not a
+ * number counts as the largest.
+ *
+ * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
+ * its index, and what values and ids hold is undefined; in every other case *bad_row is -1. */
+EE_API ee_status ee_dpq_topk_f32(const ee_dpq_table* table, const float* hidden, int64_t batch,
+                                 const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+EE_API ee_status ee_ant_topk_f32(const ee_ant_table* table, const float* hidden, int64_t batch,
+                                 const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+EE_API ee_status ee_tt_topk_f32(const ee_tt_table* table, const float* hidden, int64_t batch,
+                                const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+
 #ifdef __cplusplus
 }
 #endif

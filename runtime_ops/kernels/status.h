@@ -34,7 +34,8 @@ typedef enum ee_status {
   EE_FEW_CORE_ROWS = 23,
   EE_BAD_MODE = 24,
   EE_BAD_OFFSETS = 25,
-  EE_SHORT_VALUE_SCALES = 26
+  EE_SHORT_VALUE_SCALES = 26,
+  EE_BAD_K = 27
 } ee_status;
 
 #ifdef __cplusplus
@@ -42,7 +43,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_SHORT_VALUE_SCALES;
+constexpr int kLastStatus = EE_BAD_K;
 
 // One sentence without a final stop, never null: also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -15,6 +15,11 @@ namespace edge_embed {
 constexpr int64_t kMaxK = 1000;
 constexpr int64_t kMaxTopKRows = 0xFFFFFFFE;
 
+// EE_BAD_K where the table has fewer rows than k, or more than a candidate has numbers for.
+inline ee_status CheckK(int64_t k, int64_t rows) {
+  return k >= 1 && k <= kMaxK && k <= rows && rows <= kMaxTopKRows ? EE_OK : EE_BAD_K;
+}
+
 // A heap of the best, to largest first.
 void Sort(Candidate* heap, size_t k);
 

@@ -6,7 +6,7 @@ OrtStatus* ReadTopKAttributes(const Node& node, const OrtKernelInfo* info, TopKA
   int64_t k = 0, biased = 0;
   if (OrtStatus* status = ReadInt(node, info, "k", &k)) return status;
   if (OrtStatus* status = ReadInt(node, info, "biased", &biased)) return status;
-  if (k >= 1 && k <= kMaxK && (biased == 0 || biased == 1)) {
+  if (CheckK(k, kMaxTopKRows) == EE_OK && (biased == 0 || biased == 1)) {
     attributes->k = static_cast<size_t>(k);
     attributes->biased = biased == 1;
     return nullptr;
@@ -17,11 +17,12 @@ OrtStatus* ReadTopKAttributes(const Node& node, const OrtKernelInfo* info, TopKA
   return Fail(node, message);
 }
 
-OrtStatus* CheckTopKRows(const Node& node, int64_t rows, size_t k) {
-  if (rows >= static_cast<int64_t>(k) && rows <= kMaxTopKRows) return nullptr;
+OrtStatus* CheckRows(const Node& node, const TopKAttributes& attributes, int64_t rows) {
+  const int64_t k = static_cast<int64_t>(attributes.k);
+  const ee_status status = CheckK(k, rows);
+  if (status == EE_OK) return nullptr;
   Message message = Begin(node);
-  message << "got a table of " << rows << " rows and k=" << static_cast<int64_t>(k)
-          << ", expected at least k rows and at most " << kMaxTopKRows << kDamaged;
+  message << StatusMessage(status) << "; got k=" << k << " and " << rows << " rows" << kDamaged;
   return Fail(node, message);
 }
 

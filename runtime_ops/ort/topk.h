@@ -17,8 +17,8 @@ struct TopKAttributes {
 
 OrtStatus* ReadTopKAttributes(const Node& node, const OrtKernelInfo* info, TopKAttributes* attributes);
 
-// Refuses a table with fewer rows than k, or more than a candidate has numbers for.
-OrtStatus* CheckTopKRows(const Node& node, int64_t rows, size_t k);
+// Refuses a table with fewer rows than k, and one with too many.
+OrtStatus* CheckRows(const Node& node, const TopKAttributes& attributes, int64_t rows);
 
 // Null where there is none.
 OrtStatus* ReadBias(const Node& node, const TopKAttributes& attributes, const OrtKernelContext* context,
@@ -46,7 +46,7 @@ struct BestOf {
     Buffer buffer(*node.api);
     Hidden hidden{};
     TopKInput input{{}, k, nullptr, type, nullptr};
-    if (OrtStatus* status = CheckTopKRows(node, table.num_embeddings, k)) return status;
+    if (OrtStatus* status = CheckRows(node, attributes, table.num_embeddings)) return status;
     if (OrtStatus* status = ReadHidden(node, context, Columns(table), &buffer, &hidden)) return status;
     if (OrtStatus* status = ReadBias(node, attributes, context, table.num_embeddings, type, &input.bias)) {
       return status;

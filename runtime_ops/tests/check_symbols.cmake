@@ -2,7 +2,8 @@
 # Usage: cmake -DREADELF=... -DLIBRARY=... -DFREESTANDING=ON|OFF -P check_symbols.cmake
 set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_isa ee_isa_name ee_isa_runs ee_status_message ee_version)
 foreach(method IN ITEMS ant dpq tt)
-  foreach(name IN ITEMS bag_f32_i32 bag_f32_i64 gather_f32_i32 gather_f32_i64 logits_f32 scratch_bytes)
+  foreach(name IN ITEMS bag_f32_i32 bag_f32_i64 gather_f32_i32 gather_f32_i64 logits_f32 scratch_bytes topk_f32
+          topk_scratch_bytes)
     list(APPEND expected ee_${method}_${name})
   endforeach()
 endforeach()

@@ -72,5 +72,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
   FuzzGather<int32_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i32);
   FuzzUses(in, table, ee_ant_scratch_bytes, ee_ant_bag_f32_i64, ee_ant_logits_f32);
+  FuzzTopK(in, table, ee_ant_scratch_bytes, ee_ant_topk_scratch_bytes, ee_ant_topk_f32);
   return 0;
 }

@@ -66,5 +66,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzGather<int64_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int64_t>(ee_dpq_gather_f32_i64));
   FuzzGather<int32_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int32_t>(ee_dpq_gather_f32_i32));
   FuzzUses(in, table, ee_dpq_scratch_bytes, ee_dpq_bag_f32_i64, ee_dpq_logits_f32);
+  FuzzTopK(in, table, ee_dpq_scratch_bytes, ee_dpq_topk_scratch_bytes, ee_dpq_topk_f32);
   return 0;
 }

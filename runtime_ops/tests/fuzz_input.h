@@ -109,6 +109,35 @@ void FuzzUses(Reader& in, const Table& table, ScratchBytes scratch_bytes, Bag ba
   CheckPosition(headed, bad, table.num_embeddings);
 }
 
+// The k best of a head, with a scratch of exactly the size asked for; the other one is at least a state.
+template <class Table, typename ScratchBytes, typename TopKScratchBytes, typename FindBest>
+void FuzzTopK(Reader& in, const Table& table, ScratchBytes scratch_bytes, TopKScratchBytes topk_scratch_bytes,
+              FindBest find_best) {
+  size_t state_size = 0, scratch_size = 0;
+  if (scratch_bytes(&table, &state_size) != EE_OK || state_size > kMaxScratch) return;
+  const int64_t k = in.Take<uint8_t>() % 8, batch = in.Take<uint8_t>() % 3;
+  if (topk_scratch_bytes(&table, k, &scratch_size) != EE_OK || scratch_size > kMaxScratch) return;
+  const Block scratch(scratch_size);
+  const size_t count = static_cast<size_t>(k * batch);
+  const auto hidden = std::make_unique<float[]>(state_size / sizeof(float) * 2);
+  if (state_size > 0) hidden[0] = in.Take<float>();
+  const auto bias = std::make_unique<float[]>(static_cast<size_t>(table.num_embeddings));
+  const auto values = std::make_unique<float[]>(count);
+  const auto ids = std::make_unique<int64_t[]>(count);
+  ee_topk topk{};
+  topk.k = k;
+  topk.bias = (in.Take<uint8_t>() & 1) != 0 ? bias.get() : nullptr;
+  topk.values = values.get();
+  topk.values_bytes = count * sizeof(float);
+  topk.ids = ids.get();
+  topk.ids_bytes = count * sizeof(int64_t);
+  int64_t bad = 0;
+  const ee_status status =
+      find_best(&table, hidden.get(), batch, &topk, scratch.data.get(), scratch_size, &bad);
+  CheckPosition(status, bad, table.num_embeddings);
+  for (size_t i = 0; status == EE_OK && i < count; ++i) CHECK(ids[i] >= 0 && ids[i] < table.num_embeddings);
+}
+
 // Gather for methods whose gather has scratch.
 template <typename Id, class Table, typename ScratchBytes, typename GatherFunction>
 void FuzzGather(Reader& in, const Table& table, ScratchBytes scratch_bytes, GatherFunction gather) {

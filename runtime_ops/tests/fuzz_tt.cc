@@ -47,5 +47,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzGather<int64_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i64);
   FuzzGather<int32_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i32);
   FuzzUses(in, table, ee_tt_scratch_bytes, ee_tt_bag_f32_i64, ee_tt_logits_f32);
+  FuzzTopK(in, table, ee_tt_scratch_bytes, ee_tt_topk_scratch_bytes, ee_tt_topk_f32);
   return 0;
 }

@@ -123,14 +123,24 @@ struct Functions {
   ee_status (*bag32)(const Table*, const int32_t*, int64_t, const ee_bags*, float*, size_t, void*, size_t,
                      int64_t*);
   ee_status (*logits)(const Table*, const float*, int64_t, float*, size_t, void*, size_t, int64_t*);
+  ee_status (*topk_scratch)(const Table*, int64_t, size_t*);
+  ee_status (*topk)(const Table*, const float*, int64_t, const ee_topk*, void*, size_t, int64_t*);
 };
 
-constexpr Functions<ee_dpq_table> kDpq{ee_dpq_scratch_bytes, nullptr,          nullptr, ee_dpq_bag_f32_i64,
-                                       ee_dpq_bag_f32_i32,   ee_dpq_logits_f32};
-constexpr Functions<ee_ant_table> kAnt{ee_ant_scratch_bytes, ee_ant_gather_f32_i64, ee_ant_gather_f32_i32,
-                                       ee_ant_bag_f32_i64,   ee_ant_bag_f32_i32,    ee_ant_logits_f32};
-constexpr Functions<ee_tt_table> kTt{ee_tt_scratch_bytes, ee_tt_gather_f32_i64, ee_tt_gather_f32_i32,
-                                     ee_tt_bag_f32_i64,   ee_tt_bag_f32_i32,    ee_tt_logits_f32};
+constexpr Functions<ee_dpq_table> kDpq{ee_dpq_scratch_bytes,
+                                       nullptr,
+                                       nullptr,
+                                       ee_dpq_bag_f32_i64,
+                                       ee_dpq_bag_f32_i32,
+                                       ee_dpq_logits_f32,
+                                       ee_dpq_topk_scratch_bytes,
+                                       ee_dpq_topk_f32};
+constexpr Functions<ee_ant_table> kAnt{
+    ee_ant_scratch_bytes, ee_ant_gather_f32_i64, ee_ant_gather_f32_i32,     ee_ant_bag_f32_i64,
+    ee_ant_bag_f32_i32,   ee_ant_logits_f32,     ee_ant_topk_scratch_bytes, ee_ant_topk_f32};
+constexpr Functions<ee_tt_table> kTt{ee_tt_scratch_bytes,      ee_tt_gather_f32_i64, ee_tt_gather_f32_i32,
+                                     ee_tt_bag_f32_i64,        ee_tt_bag_f32_i32,    ee_tt_logits_f32,
+                                     ee_tt_topk_scratch_bytes, ee_tt_topk_f32};
 
 // Rows 4, 1 (padding), 0, 4 as two bags, by every function.
 template <class Case, class Table>
@@ -175,6 +185,46 @@ class Uses {
       for (const double value : Row(static_cast<int64_t>(i % 5))) sum += value;
       CHECK(Near(logits[i], sum));
     }
+  }
+
+  // More states than are done at a time, with a bias that decides.
+  void TestTopK() {
+    constexpr size_t kStates = 35, kBest = 3;
+    const std::vector<float> hidden(kStates * made_.columns(), 0.0F), bias = {0.5F, 2, -1, 2, 1};
+    std::vector<float> values(kStates * kBest);
+    std::vector<int64_t> ids(kStates * kBest);
+    ee_topk topk{kBest, bias.data(), values.data(), Bytes(values), ids.data(), ids.size() * sizeof(int64_t)};
+    size_t bytes = 0;
+    CHECK(f_.topk_scratch(&table_, kBest, &bytes) == EE_OK);
+    const GuardedBuffer scratch(bytes);
+    const auto run = [&](const ee_topk& wanted, size_t scratch_bytes, int64_t* bad) {
+      return f_.topk(&table_, hidden.data(), kStates, &wanted, scratch.data(), scratch_bytes, bad);
+    };
+    int64_t bad = 99;
+    CHECK(run(topk, bytes, &bad) == EE_OK);
+    CHECK(bad == -1);
+    for (size_t b = 0; b < kStates; ++b) {
+      CHECK(ids[b * kBest] == 1 && ids[b * kBest + 1] == 3 && ids[b * kBest + 2] == 4);
+      CHECK(values[b * kBest] == 2 && values[b * kBest + 1] == 2 && values[b * kBest + 2] == 1);
+    }
+    CHECK(run(topk, bytes - 1, nullptr) == EE_SHORT_SCRATCH);
+    const auto after = [&](const auto& change) {
+      ee_topk changed = topk;
+      change(changed);
+      return run(changed, bytes, nullptr);
+    };
+    CHECK(after([](ee_topk& t) { t.k = 0; }) == EE_BAD_K);
+    CHECK(after([](ee_topk& t) { t.k = 6; }) == EE_BAD_K);
+    CHECK(after([](ee_topk& t) { t.values_bytes -= 1; }) == EE_SHORT_OUTPUT);
+    CHECK(after([](ee_topk& t) { t.ids_bytes -= 1; }) == EE_SHORT_OUTPUT);
+    CHECK(after([](ee_topk& t) { t.ids = nullptr; }) == EE_NULL_POINTER);
+    CHECK(f_.topk_scratch(&table_, 6, &bytes) == EE_BAD_K);
+    CHECK(f_.topk(&table_, hidden.data(), -1, &topk, scratch.data(), bytes, nullptr) == EE_BAD_SHAPE);
+    CHECK(f_.topk(&table_, hidden.data(), std::numeric_limits<int64_t>::max(), &topk, scratch.data(), bytes,
+                  nullptr) == EE_SIZE_OVERFLOW);
+    CHECK(f_.topk(&table_, nullptr, 0, &topk, nullptr, 0, nullptr) == EE_OK);
+    CHECK(f_.topk(&table_, nullptr, 1, &topk, scratch.data(), bytes, nullptr) == EE_NULL_POINTER);
+    CHECK(f_.topk(&table_, hidden.data(), 1, nullptr, scratch.data(), bytes, nullptr) == EE_NULL_POINTER);
   }
 
   void TestNothingToDo() {
@@ -290,6 +340,7 @@ template <class Case, class Table>
 void TestUses(const Case& made, const Functions<Table>& functions) {
   Uses<Case, Table> uses(made, functions);
   uses.TestResults();
+  uses.TestTopK();
   uses.TestNothingToDo();
   uses.TestBadBags();
   uses.TestShortBuffers();

@@ -72,7 +72,20 @@ def test_hidden_states_of_another_width_are_refused():
 
 TABLES = {
     "ant trainable": (ant.TRAINABLE, lambda: (torch.rand(6, 3), torch.randn(3, 4), 1)),
-    "dpq frozen": (dpq.FROZEN, lambda: (torch.randint(0, 256, (6, 1), dtype=torch.uint8), torch.randn(2, 16, 2), 2, 1)),
+    "dpq frozen": (
+        dpq.FROZEN,
+        lambda: (torch.randint(0, 256, (6, 1), dtype=torch.uint8), torch.randn(2, 16, 2), None, 2, 1),
+    ),
+    "dpq frozen int8": (
+        dpq.FROZEN,
+        lambda: (
+            torch.randint(0, 256, (6, 1), dtype=torch.uint8),
+            torch.randint(-127, 128, (2, 16, 2), dtype=torch.int8),
+            torch.tensor([0.5, 2.0]),
+            2,
+            1,
+        ),
+    ),
     "dpq trainable": (
         dpq.TRAINABLE,
         lambda: (torch.randn(6, 4), torch.randn(2, 5, 2), torch.randn(2, 5, 2), None, None, "sx", 1),

@@ -1,0 +1,65 @@
+#include "ort/parallel.h"
+
+namespace edge_embed::ort {
+namespace {
+
+// Multiplications or copied numbers that outweigh waking a thread (some microseconds).
+constexpr uint64_t kBlockWork = 1 << 16;
+// Every block has its own scratch for the whole run, so there is a limit to their number.
+constexpr size_t kMaxBlocks = 64;
+// Up to this many doubles of scratch are on the stack where one thread does it all.
+constexpr size_t kStackDoubles = 1024;
+constexpr size_t kCacheLine = 128 / sizeof(double);
+
+// A block pays where its rows outweigh waking a thread.
+size_t CountBlocks(size_t rows, uint64_t row_work) {
+  const uint64_t block = row_work < kBlockWork ? kBlockWork / (row_work == 0 ? 1 : row_work) : 1;
+  if (rows / 2 <= block) return 1;
+  const uint64_t blocks = rows / block + (rows % block != 0);
+  return blocks < kMaxBlocks ? static_cast<size_t>(blocks) : kMaxBlocks;
+}
+
+struct Job {
+  DoRows* do_rows;
+  const void* work;
+  size_t rows;
+  size_t blocks;
+  double* scratch;
+  size_t stride;  // doubles from the scratch of one block to that of the next
+};
+
+void RunBlock(void* data, size_t index) {
+  const Job& job = *static_cast<const Job*>(data);
+  const size_t share = job.rows / job.blocks, longer = job.rows % job.blocks;  // `longer` blocks get one more
+  const size_t begin = index * share + (index < longer ? index : longer);
+  const size_t end = begin + share + (index < longer ? 1 : 0);
+  job.do_rows(job.work, begin, end, job.scratch + index * job.stride);
+}
+
+}  // namespace
+
+OrtStatus* RunRows(const Node& node, const OrtKernelContext* context, size_t rows, uint64_t row_work,
+                   Size scratch_doubles, DoRows* do_rows, const void* work) {
+  const size_t blocks = CountBlocks(rows, row_work);
+  if (blocks == 1 && scratch_doubles.saturated() <= kStackDoubles) {
+    double scratch[kStackDoubles];
+    do_rows(work, 0, rows, scratch);
+    return nullptr;
+  }
+  Buffer buffer(*node.api);
+  const Size stride = scratch_doubles + kCacheLine;  // no two blocks write to one cache line
+  if (OrtStatus* status = buffer.Allocate(node, stride * blocks, sizeof(double))) return status;
+  Job job{do_rows,
+          work,
+          rows,
+          blocks,
+          static_cast<double*>(buffer.data()),
+          static_cast<size_t>(stride.saturated())};
+  if (blocks == 1) {
+    RunBlock(&job, 0);
+    return nullptr;
+  }
+  return node.api->KernelContext_ParallelFor(context, RunBlock, blocks, 0, &job);
+}
+
+}  // namespace edge_embed::ort
