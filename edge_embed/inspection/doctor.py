@@ -25,7 +25,7 @@ _DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime saf
 _KERNELS = tuple(
     f"ee_{method}_{use}_f32{ids}"
     for method in ("dpq", "ant", "tt")
-    for use, types in (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)))
+    for use, types in (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)), ("topk", ("",)))
     for ids in types
 )
 _FORCED = "EDGE_EMBED_FORCE_ISA"

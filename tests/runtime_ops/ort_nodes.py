@@ -23,8 +23,12 @@ def open_session(model: onnx.ModelProto | Path, threads: int = 1, library: Path 
 
 
 def run(session: ort.InferenceSession, *arguments: np.ndarray) -> np.ndarray:
+    return run_all(session, *arguments)[0]
+
+
+def run_all(session: ort.InferenceSession, *arguments: np.ndarray) -> list[np.ndarray]:
     names = [given.name for given in session.get_inputs()]
-    return session.run(None, dict(zip(names, arguments, strict=False)))[0]
+    return session.run(None, dict(zip(names, arguments, strict=False)))
 
 
 def assert_same_bits(got: np.ndarray, expected: np.ndarray) -> None:
@@ -132,7 +136,20 @@ class Table:
     ) -> onnx.ModelProto:
         """One logits node."""
         hidden = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.node_model("Logits", [("hidden", hidden, rank)], tensors, {}, output=hidden)
+        return self.node_model("Logits", [("hidden", hidden, rank)], tensors, {}, [hidden])
+
+    def topk_model(
+        self,
+        k: int,
+        biased: int = 0,
+        dtype: type = np.float32,
+        rank: int = 2,
+        tensors: Mapping[str, np.ndarray] | None = None,
+    ) -> onnx.ModelProto:
+        """One node for the k best; the graph has an input ``bias`` in either case."""
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        inputs = [("hidden", kind, rank), ("bias", kind, 1)]
+        return self.node_model("TopK", inputs, tensors, {"k": k, "biased": biased}, [kind, TensorProto.INT64])
 
     def node_model(
         self,
@@ -140,22 +157,22 @@ class Table:
         inputs: list[tuple[str, int, int]],
         tensors: Mapping[str, np.ndarray] | None,
         attributes: Mapping[str, int | None],
-        output: int | None = None,
+        outputs: list[int] | None = None,
     ) -> onnx.ModelProto:
         """One node over the table, without a portable body: a session exists only where the kernel does."""
         tensors = self.tensors() | dict(tensors or {})
         named = {name: value for name, value in (self.attributes() | dict(attributes)).items() if value is not None}
         names = [name for name, _, _ in inputs] + list(tensors)
-        node = helper.make_node(self.name + use, names, ["out"], domain="edge_embed", **named)
+        outputs = outputs or [helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))]
+        out = [helper.make_tensor_value_info(f"out{i}", kind, None) for i, kind in enumerate(outputs)]
+        node = helper.make_node(self.name + use, names, [info.name for info in out], domain="edge_embed", **named)
         infos = [
             helper.make_tensor_value_info(name, kind, [f"{name}{i}" for i in range(rank)])
             for name, kind, rank in inputs
         ]
-        output = output or helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
-        out = helper.make_tensor_value_info("out", output, None)
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid("edge_embed", 1)]
         constants = [numpy_helper.from_array(tensor, name) for name, tensor in tensors.items()]
-        graph = helper.make_graph([node], self.name, infos, [out], constants)
+        graph = helper.make_graph([node], self.name, infos, out, constants)
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 from ort_nodes import AntTable, DpqTable, Int8DpqTable, TtTable, make_graph_input, open_session, run
 
-USES = ["rows", "bag", "logits"]
+USES = ["rows", "bag", "logits", "topk"]
 
 
 def session_of(table: AntTable | TtTable, use: str, **tensors: np.ndarray) -> tuple:
@@ -16,7 +16,10 @@ def session_of(table: AntTable | TtTable, use: str, **tensors: np.ndarray) -> tu
     if use == "bag":
         inputs = (np.array([0, 17, 3]), np.array([0, 1, 3]), np.zeros(0, np.float32))
         return open_session(table.bag_model(tensors=tensors)), inputs
-    return open_session(table.logits_model(tensors=tensors)), (np.ones((2, table.dim), np.float32),)
+    hidden = np.ones((2, table.dim), np.float32)
+    if use == "topk":
+        return open_session(table.topk_model(3, tensors=tensors)), (hidden, np.zeros(0, np.float32))
+    return open_session(table.logits_model(tensors=tensors)), (hidden,)
 
 
 def damaged(offset_17: int, table: AntTable) -> np.ndarray:
@@ -30,8 +33,8 @@ def damaged(offset_17: int, table: AntTable) -> np.ndarray:
 def test_row_offsets_outside_the_weights(use, offset):
     table = AntTable()
     session, inputs = session_of(table, use, row_offsets=damaged(offset, table))
-    # A logits node reads row 16 first, which ends where 17 begins.
-    row = 16 if use == "logits" else 17
+    # A head reads row 16 first, which ends where 17 begins.
+    row = 16 if use in ("logits", "topk") else 17
     with pytest.raises(
         Exception, match=rf"row {row} of the table cannot be read, the row_offsets .*export the model again"
     ):
