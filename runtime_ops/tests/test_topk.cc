@@ -15,7 +15,7 @@ struct Wanted {
   size_t batch, k;
   bool biased = false;
   ee_type type = EE_FLOAT32;
-  size_t threads = 1;
+  size_t threads = 1;  // 0: one after the other, the last rows first
 };
 
 // Hidden states, and bias as bytes of a type.
@@ -64,11 +64,16 @@ Found Run(const Table& table, const HeadCase& head, const Wanted& wanted) {
     CHECK(kernel.Run(table, input, begin, end, Doubles(scratch), &bad) == EE_OK);
     CHECK(bad == 12345);
   };
+  const size_t parts = wanted.threads == 0 ? 3 : wanted.threads;
   std::vector<std::thread> threads;
-  for (size_t t = wanted.threads; t-- > 1;) {  // the last rows first
-    threads.emplace_back(part, rows * t / wanted.threads, rows * (t + 1) / wanted.threads);
+  for (size_t t = parts; t-- > 0;) {
+    const size_t begin = rows * t / parts, end = rows * (t + 1) / parts;
+    if (wanted.threads > 1) {
+      threads.emplace_back(part, begin, end);
+    } else {
+      part(begin, end);
+    }
   }
-  part(0, rows / wanted.threads);
   for (std::thread& thread : threads) thread.join();
 
   Found found;
@@ -173,16 +178,28 @@ void TestTies() {
   for (const int64_t num_codes : {16, 256}) {
     const DpqCase made({400, num_codes, 1, 4, false, 9});
     const dpq::Table table = made.table();
-    for (const size_t threads : {size_t{1}, size_t{4}}) {
+    for (const size_t threads : {size_t{0}, size_t{1}, size_t{4}}) {
       const Wanted wanted{2, 60, false, EE_FLOAT32, threads};
       HeadCase head = MakeHead(400, 4, wanted);
       std::fill_n(head.hidden.begin(), 4, 0.0F);
       CheckTopK(table, head, wanted);
-      for (int64_t i = 0; i < 60; ++i) {
-        CHECK(Run(table, head, wanted).ids[static_cast<size_t>(i)] == i);
-        if (threads > 1) break;
-      }
+      const std::vector<int64_t> ids = Run(table, head, wanted).ids;
+      for (size_t i = 0; i < wanted.k; ++i) CHECK(ids[i] == static_cast<int64_t>(i));
     }
+  }
+}
+
+// Where all others are negative the padding row is the best, whatever its codes say.
+void TestPaddingRowIsTheBest() {
+  for (const int64_t num_codes : {16, 256}) {
+    DpqCase made({2000, num_codes, 8, 2, false, 1500});
+    dpq::Table table = made.table();
+    std::vector<float> values(static_cast<size_t>(8 * num_codes * 2));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? -1.0F : -1000.0F;
+    table.values = reinterpret_cast<const unsigned char*>(values.data());
+    const HeadCase head{std::vector<float>(9 * 16, 1.0F), {}};
+    CheckTopK(table, head, {9, 4});
+    CHECK(Run(table, head, {9, 4}).ids[0] == 1500);
   }
 }
 
@@ -275,6 +292,7 @@ int main() {
     TestDpq();
     TestOthers();
     TestTies();
+    TestPaddingRowIsTheBest();
     TestNearTies();
     TestStatesThatAreNotFinite();
     TestDamagedRow();
