@@ -1,7 +1,7 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
+set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/bound.cc kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
     kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
@@ -83,7 +83,8 @@ function(edge_embed_add_ops_library target freestanding)
     edge_embed_freestanding_options(${target})
   endif()
   if(UNIX AND NOT APPLE)
-    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed
+    # Code beside constant data: padding each to pages of their own takes 8 kB of the file.
+    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed LINKER:-z,noseparate-code
                                           $<$<CONFIG:Release>:LINKER:-s>)
     if(NOT EDGE_EMBED_SANITIZE)
       target_link_options(${target} PRIVATE LINKER:--no-undefined)  # sanitizers: from the program's runtime

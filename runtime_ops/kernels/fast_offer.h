@@ -8,14 +8,6 @@
 namespace edge_embed {
 namespace {
 
-// Whether any lane is set in words that are all ones or zero.
-__attribute__((always_inline)) inline bool Any(Words words) {
-  uint64_t pairs[kVectorBytes / sizeof(uint64_t)], any = 0;
-  __builtin_memcpy(pairs, &words, sizeof(pairs));
-  for (const uint64_t pair : pairs) any |= pair;
-  return any != 0;
-}
-
 // Offers logits of the rows first .. first+count-1.
 inline void OfferAll(const float* logits, size_t count, size_t first, const Best& best) {
   constexpr size_t kVectors = 4, kAtOnce = kVectors * kLanes;

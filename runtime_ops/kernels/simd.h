@@ -51,6 +51,15 @@ inline const float* AlignedFloats(const double* memory) {
 // As many words as floats: indices, and bits of floats.
 typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
 
+// Whether anything is set in a vector of integers.
+template <class Vector>
+__attribute__((always_inline)) inline bool Any(Vector vector) {
+  uint64_t pairs[sizeof(Vector) / sizeof(uint64_t)], any = 0;
+  __builtin_memcpy(pairs, &vector, sizeof(pairs));
+  for (const uint64_t pair : pairs) any |= pair;
+  return any != 0;
+}
+
 typedef uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
 typedef uint16_t UnalignedHalfBits __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
 

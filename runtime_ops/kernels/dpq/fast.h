@@ -5,13 +5,14 @@
 #include "kernels/dpq/fast_bag.h"
 #include "kernels/dpq/fast_gather.h"
 #include "kernels/dpq/fast_logits.h"
+#include "kernels/dpq/fast_topk.h"
 #include "kernels/variant.h"
 
 namespace edge_embed::dpq {
 namespace {
 
 constexpr Kernels<Table> kFast{
-    {Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch, Prepare, PreparedDoubles}};
+    {Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch, Prepare, PreparedDoubles}, kTopK};
 
 }  // namespace
 }  // namespace edge_embed::dpq

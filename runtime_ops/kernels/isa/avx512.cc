@@ -40,7 +40,7 @@ Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2Dpq.logits.scratch(
 constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
                                    {DpqBag, DpqBagScratch},
                                    {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared},
-                                   &dpq::kTopK};
+                                   dpq::kTopK};
 
 }  // namespace
 

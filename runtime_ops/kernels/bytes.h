@@ -1,0 +1,76 @@
+// Bytes of several rows as vectors, and tables of sixteen bytes that are looked up with them: where an
+// instruction set has the instruction for it.
+#ifndef EDGE_EMBED_KERNELS_BYTES_H_
+#define EDGE_EMBED_KERNELS_BYTES_H_
+
+#include "kernels/simd.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace edge_embed {
+namespace {
+
+#if (defined(__AVX2__) && !defined(__AVX512F__)) || defined(__aarch64__)
+
+typedef uint8_t Bytes __attribute__((vector_size(kVectorBytes)));
+typedef uint8_t UnalignedColumn __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
+typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
+
+// As many rows as a register has bytes are turned at once, so many bytes of each.
+constexpr size_t kColumnRows = kVectorBytes;
+constexpr size_t kColumns = 16;
+
+#if defined(__AVX2__)
+// Of sixteen bytes in every half of a register: the first or last eight of a and b by turns.
+inline Bytes LowBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
+inline Bytes HighBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
+
+// Sixteen bytes of row i, and of row i + 16.
+inline Bytes LoadColumns(const unsigned char* rows, size_t step, size_t i) {
+  const auto half = [=](size_t row) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(rows + row * step));
+  };
+  return (Bytes)_mm256_inserti128_si256(_mm256_castsi128_si256(half(i)), half(i + 16), 1);
+}
+
+// Byte number index % 16 of a table, for every index below 128.
+inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(table));
+  return (Bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)index);
+}
+#else
+inline Bytes LowBytes(Bytes a, Bytes b) { return (Bytes)vzip1q_u8((uint8x16_t)a, (uint8x16_t)b); }
+inline Bytes HighBytes(Bytes a, Bytes b) { return (Bytes)vzip2q_u8((uint8x16_t)a, (uint8x16_t)b); }
+
+inline Bytes LoadColumns(const unsigned char* rows, size_t step, size_t i) {
+  return *reinterpret_cast<const UnalignedColumn*>(rows + i * step);
+}
+
+inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
+  return (Bytes)vqtbl1q_u8((uint8x16_t) * reinterpret_cast<const UnalignedColumn*>(table), (uint8x16_t)index);
+}
+#endif
+
+// columns[b][i] = byte b of row i, for kColumnRows rows, `step` bytes from each other: four times, the first
+// and second halves by turns.
+__attribute__((noinline)) inline void TurnBytes(const unsigned char* rows, size_t step,
+                                                Bytes (&columns)[kColumns]) {
+  Bytes before[kColumns];
+  for (size_t i = 0; i < kColumns; ++i) before[i] = LoadColumns(rows, step, i);
+  for (size_t times = 0; times < 4; ++times) {
+    for (size_t i = 0; i < kColumns; i += 2) {
+      columns[i] = LowBytes(before[i / 2], before[i / 2 + 8]);
+      columns[i + 1] = HighBytes(before[i / 2], before[i / 2 + 8]);
+    }
+    for (size_t i = 0; i < kColumns; ++i) before[i] = columns[i];
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace edge_embed
+
+#endif  // EDGE_EMBED_KERNELS_BYTES_H_

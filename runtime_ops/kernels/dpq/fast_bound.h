@@ -1,0 +1,54 @@
+// What is prepared to scan a table by bytes (bound.h): the products of logits, then bytes and a bound of
+// every state.
+#ifndef EDGE_EMBED_KERNELS_DPQ_FAST_BOUND_H_
+#define EDGE_EMBED_KERNELS_DPQ_FAST_BOUND_H_
+
+#include "kernels/dpq/bound.h"
+#include "kernels/dpq/fast_permute.h"
+
+namespace edge_embed::dpq {
+namespace {
+
+#if defined(__AVX512VBMI__)
+constexpr ByteOrder kOrder = ByteOrder::kNibbles;
+#else
+constexpr ByteOrder kOrder = ByteOrder::kGroups;
+#endif
+
+// For every state its bytes, as many as it has products, then for every state its bound.
+inline size_t BytesOfState(const Table& table) { return static_cast<size_t>(Products(table).saturated()); }
+
+inline Size ScanPrepared(const Table& table, size_t batch) {
+  const Size bytes = (Products(table) + sizeof(Bound)) * batch;
+  return bytes.fits() ? PartsDoubles(table, batch) + bytes.saturated() / sizeof(double) + kAlignment : bytes;
+}
+
+// Where the bytes are: behind what is prepared for logits.
+template <class Double>
+auto* ScanMemory(const Table& table, size_t batch, Double* prepared) {
+  return AlignedFloats(prepared + PartsDoubles(table, batch).saturated());
+}
+
+#if defined(__AVX2__)
+
+inline void PrepareScan(const Table& table, const float* hidden, size_t batch, double* prepared) {
+  PreparePermuted(table, hidden, batch, prepared);
+  const Parts parts(table, batch);
+  const float* const products = AlignedFloats(prepared);
+  auto* const bytes = reinterpret_cast<unsigned char*>(ScanMemory(table, batch, prepared));
+  const size_t of_state = BytesOfState(table);
+  for (size_t b = 0; b < batch; ++b) {
+    unsigned char* const to = bytes + b * of_state;
+    __builtin_memset(to, 0, of_state);
+    const Bound bound =
+        MakeBytes(products + b * parts.of_table, static_cast<size_t>(table.num_groups), kOrder, to);
+    Store(bound, bytes + batch * of_state, b);
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace edge_embed::dpq
+
+#endif  // EDGE_EMBED_KERNELS_DPQ_FAST_BOUND_H_
