@@ -24,7 +24,7 @@ def test_a_sound_installation():
     library = get_library_path()
     assert (report.library.path, report.library.bytes) == (str(library), library.stat().st_size)
     assert report.library.version == metadata.version("edge-embed")
-    assert len(report.library.kernels) == 18  # a gather and a bag for each type of ids, logits and the k best, of each method
+    assert len(report.library.kernels) == 18  # gather and bag for each type of ids, logits, top-k: of each method
     assert {"ee_dpq_gather_f32_i64", "ee_ant_bag_f32_i32", "ee_tt_logits_f32"} <= set(report.library.kernels)
     assert report.library.runs
     assert (report.opset, report.ir_version) == (OPSET, IR_VERSION)
