@@ -12,7 +12,7 @@ from edge_embed.bench.grid import Grid
 from edge_embed.bench.peers.listed import EMPTY, OURS, PEERS
 from edge_embed.bench.peers.peer import Answering, Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
-from edge_embed.bench.uses import BenchUse, CacheState
+from edge_embed.bench.uses import BenchUse, CacheState, TopK
 from edge_embed.bench.work import work
 from edge_embed.errors import ParityError
 from edge_embed.report.bench import Figure, Interval, Measurement
@@ -27,8 +27,8 @@ _TOLERANCES = {"float32": 1e-5, "float16": 2e-3}
 class Contest:
     """One use of one table, with everyone who takes part."""
 
-    def __init__(self, table: BenchTable, use: BenchUse, grid: Grid) -> None:
-        self._table, self._use, self._grid = table, use, grid
+    def __init__(self, table: BenchTable, use: BenchUse, grid: Grid, threads: int) -> None:
+        self._table, self._use, self._grid, self._threads = table, use, grid, threads
         self._random = np.random.default_rng([grid.seed, 1])  # other numbers than those of the table
         (self._ours,) = [peer for peer in OURS if peer.fits(table, use)]
         (self._empty,) = [peer for peer in EMPTY if peer.fits(table, use)]
@@ -37,7 +37,7 @@ class Contest:
         self._reasons: dict[str, str] = {}  # of those left out
         for peer in (self._ours, self._empty, *self._peers):
             try:
-                self._opened[peer.name] = peer.opened(table, use, grid.threads)
+                self._opened[peer.name] = peer.opened(table, use, threads)
             except LeftOutError as error:
                 self._reasons[peer.name] = str(error)
 
@@ -62,7 +62,7 @@ class Contest:
             self._grid.rounds,
             _WARMUP,
             self._random,
-            cpu_clock=time.thread_time_ns if self._grid.threads == 1 else time.process_time_ns,
+            cpu_clock=time.thread_time_ns if self._threads == 1 else time.process_time_ns,
             before=evictor(cache),
         )
         peers = [
@@ -80,10 +80,12 @@ class Contest:
             packed_bytes=packed.nbytes,
             dense_bytes=self._table.dense_bytes,
             use=use.words,
+            k=use.k if isinstance(use, TopK) else None,
             batch=batch,
             items=use.items,
             ids=ids,
             cache=cache,
+            threads=self._threads,
             operations=least.operations,
             bytes=least.bytes,
             gigaflops=least.operations / seconds / 1e9,
@@ -97,13 +99,15 @@ class Contest:
     ) -> tuple[dict[str, float], dict[str, str]]:
         """The error of everyone, and the reasons not to time someone."""
         errors, reasons = {}, dict(self._reasons)
-        tolerance = _TOLERANCES[self._table.packed.value_type]
+        expected = self._use.expected(self._table.packed, feeds[-1])
+        tolerance = _TOLERANCES[self._table.packed.row_type]
         for peer in (self._ours, *(peer for peer in self._peers if peer.name in bound)):
             contender = bound[peer.name]
             contender.set_inputs(feeds)
             contender.run()
-            errors[peer.name] = error = self._use.error(self._table.packed, feeds[-1], contender.result())
-            if peer.exact and not error <= tolerance:  # nor where it is no number
+            got = contender.results()
+            errors[peer.name] = error = self._use.error(expected, got) if got else math.nan
+            if got and peer.exact and not error <= tolerance:  # nor where it is no number
                 reasons[peer.name] = f"its numbers are wrong by {error:.0e} of the largest, expected {tolerance:.0e}"
         if self._ours.name in reasons:
             raise ParityError(f"{self._table.name}, {self._use.words}: {self._ours.name}: {reasons[self._ours.name]}")

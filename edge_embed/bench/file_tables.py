@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 
 from edge_embed.bench.grid import Subject
-from edge_embed.bench.uses import USES, Bag, BenchUse
+from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
@@ -21,32 +21,38 @@ from edge_embed.packed.methods import METHODS
 from edge_embed.validation.exported import ExportedModel
 
 
-def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[str, ...]) -> list[Subject]:
+def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:
     """The tables of an exported ``.onnx`` model, or of a packed ``.safetensors`` file, whose uses are not known.
 
     Args:
         path: of the file.
         methods: of the tables that are wanted.
-        uses: that are wanted: of a model those of them that it has, and ``kernel``.
+        uses: that are wanted: of a model those that it has, with its own modes and k, and ``kernel``.
 
     Raises:
         BadInputError: if the file is damaged or neither of these, or has no such table.
     """
-    found = _of_packed(path) if path.suffix.lower() == ".safetensors" else _of_model(path)
+    names = dict.fromkeys(use.name for use in uses)
+    found = _of_packed(path, uses) if path.suffix.lower() == ".safetensors" else _of_model(path)
     wanted = []
     for subject in found:
-        chosen = tuple(use for use in subject.uses if use.name in uses)
+        chosen = tuple(use for use in subject.uses if use.name in names)
         if chosen and subject.method in methods:
             wanted.append(replace(subject, uses=chosen))
     if not wanted:
-        asked = f"{' or '.join(methods)} with a use of {' or '.join(uses)}"
+        asked = f"{' or '.join(methods)} with a use of {' or '.join(names)}"
         raise BadInputError(f"{path}: has no table of {asked}: `edge-embed inspect` lists what it has")
     return wanted
 
 
-def _of_packed(path: Path) -> list[Subject]:
-    uses = tuple(USES.values())
-    return [Subject(name, table.method, partial(_same, table), uses) for name, table in load_tables(path).items()]
+def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[Subject]:
+    found = []
+    for name, table in load_tables(path).items():
+        with located(f"{path}: table {name!r:.80}"):
+            for use in uses:
+                check_use(use, table.num_embeddings)
+        found.append(Subject(name, table.method, partial(_same, table), uses))
+    return found
 
 
 def _same(table: Packed) -> Packed:
@@ -65,8 +71,11 @@ def _of_model(path: Path) -> list[Subject]:
 
 
 def _use(node: NodeProto) -> BenchUse:
+    attributes = {item.name: item.i for item in node.attribute}
     if node.op_type.endswith("EmbeddingBag"):
-        return Bag(MODES[next(item.i for item in node.attribute if item.name == "mode")])
+        return Bag(MODES[attributes["mode"]])
+    if node.op_type.endswith("TopK"):
+        return TopK(attributes["k"])
     return USES["logits" if node.op_type.endswith("Logits") else "rows"]
 
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from edge_embed.bench import tables
 from edge_embed.bench.peers.listed import PEERS
-from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState
+from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.packed.form import Packed
 from edge_embed.packed.sizes import check_count
+from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution
 
 # What makes up a table of each method beside rows and columns, and how one is made.
@@ -50,14 +51,15 @@ class Grid:
 
     Attributes:
         method: ``dpq``, ``ant``, ``tt``.
-        use: ``rows``, ``bag``, ``logits``, ``kernel``.
-        rows: n; by default 100,000, and 32,768 for logits.
+        use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``.
+        rows: n; by default 100,000, and 32,768 for logits and topk.
         dim: d.
         codes: K of DPQ.
         groups: D of DPQ; by default a quarter of the columns.
         anchors: A of ANT.
         nonzeros: m of ANT.
         rank: of TT.
+        k: how many of the largest logits topk finds.
         batch: ids or states a call.
         ids: ``uniform``, ``zipf``.
         cache: ``warm``, ``cold``.
@@ -79,11 +81,12 @@ class Grid:
     anchors: tuple[int, ...] = (100,)
     nonzeros: tuple[int, ...] = (8,)
     rank: tuple[int, ...] = (16,)
+    k: tuple[int, ...] = (10,)
     batch: tuple[int, ...] = ()
     ids: tuple[Distribution, ...] = get_args(Distribution)
     cache: tuple[CacheState, ...] = ("warm",)
     peers: tuple[str, ...] = _WORDS["peers"]
-    threads: int = 1
+    threads: tuple[int, ...] = (1,)
     rounds: int = 20
     seed: int = 0
 
@@ -100,7 +103,10 @@ class Grid:
                 raise BadInputError(
                     f"batch: got {number}, expected a multiple of {IDS_A_BAG} ids, as bags have so many"
                 )
-        check_count("threads", self.threads, most=os.cpu_count() or 1)
+        for number in self.threads:
+            check_count("threads", number, most=os.cpu_count() or 1)
+        for number in self.k:
+            check_k(number, MAX_K)
 
     @classmethod
     def parse(cls, preset: str | None, of_file: bool, **given: Any) -> "Grid":
@@ -140,11 +146,18 @@ class Grid:
                     found.append(Subject(f"{method} {words}", method, table, uses))
         return found
 
+    @property
+    def uses(self) -> tuple[BenchUse, ...]:
+        """Those asked for, topk once for each k."""
+        by_name = {name: [use] for name, use in USES.items()} | {"topk": [TopK(k) for k in self.k]}
+        return tuple(use for name in self.use for use in by_name[name])
+
     def _uses_by_rows(self) -> dict[int, tuple[BenchUse, ...]]:
         found: dict[int, tuple[BenchUse, ...]] = {}
-        for name in self.use:
-            for n in self.rows or (32_768 if name == "logits" else 100_000,):
-                found[n] = (*found.get(n, ()), USES[name])
+        for use in self.uses:
+            for n in self.rows or (32_768 if isinstance(use, Logits) else 100_000,):
+                check_use(use, n)
+                found[n] = (*found.get(n, ()), use)
         return found
 
     def calls(self, use: BenchUse) -> Iterator[tuple[int, Distribution, CacheState]]:
@@ -157,7 +170,7 @@ PRESETS: Mapping[str, Grid] = {
     # Look-ups in a table that fits the caches and in one that does not, also where nothing is in them.
     "rows": Grid(("dpq",), use=("rows", "kernel"), rows=(30_000, 1_000_000), ids=("uniform",), cache=("warm", "cold")),
     # Output layers of a small and of a large vocabulary.
-    "heads": Grid(("dpq",), use=("logits",), rows=(32_768, 262_144), dim=(512,), groups=(64,), batch=(1, 8)),
+    "heads": Grid(("dpq",), use=("logits", "topk"), rows=(32_768, 268_000), dim=(512,), groups=(64,), batch=(1, 8)),
 }
 
 

@@ -17,6 +17,8 @@ from edge_embed.runtime.library import get_library_path, installed_path
 _POINTER, _SIZE, _INT64, _INT32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32
 _TYPES = ("float32", "float16", "int8", "uint8", "uint16", "uint32")  # as numbered in kernels/type.h
 _MAX_CORES = 6
+_LINE = 64
+_READ_AT_ONCE = 1024
 
 
 class _DPQTable(ctypes.Structure):
@@ -25,6 +27,8 @@ class _DPQTable(ctypes.Structure):
         ("codes_bytes", _SIZE),
         ("values", _POINTER),
         ("values_bytes", _SIZE),
+        ("value_scales", _POINTER),
+        ("value_scales_bytes", _SIZE),
         ("num_embeddings", _INT64),
         ("num_codes", _INT64),
         ("num_groups", _INT64),
@@ -144,6 +148,24 @@ class Gather:
         return (ctypes.c_double * -(-size.value // 8))()
 
 
+class Memory:
+    """Bytes that are read from end to end.
+
+    Attributes:
+        nbytes: how many, rounded up to what the library reads at once.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = -(-nbytes // _READ_AT_ONCE) * _READ_AT_ONCE
+        # Ones, because pages that nobody wrote are all the same page of zeros, and that one is in a cache.
+        self._buffer = np.ones(self.nbytes + _LINE, np.uint8)
+        self._address = self._buffer.ctypes.data + -self._buffer.ctypes.data % _LINE
+
+    def read(self, times: int) -> float:
+        """Read all of them so many times; gives a number that depends on them."""
+        return float(library().eb_read(self._address, self.nbytes, times))
+
+
 def copy_rows(table: NDArray[np.float32], ids: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
     """Copy rows of a dense table, ``ids`` [calls, B], each call into the same ``rows`` [B, d]; lines are prefetched."""
     calls, batch = ids.shape
@@ -156,6 +178,7 @@ def _struct(packed: Packed) -> ctypes.Structure:
         return _DPQTable(
             *_array(packed.codes),
             *_array(packed.values),
+            *((None, 0) if packed.value_scales is None else _array(packed.value_scales)),
             packed.num_embeddings,
             packed.num_codes,
             packed.num_groups,

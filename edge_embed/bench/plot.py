@@ -48,7 +48,7 @@ def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
         canvas = Canvas((_COLUMNS * _INCHES[0], rows * _INCHES[1]), layout="constrained")
         axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
         for panel, (title, found) in zip(axes, panels.items(), strict=False):
-            _draw_ratios(panel, title, found, report.threads)
+            _draw_ratios(panel, title, found)
         for panel in axes[len(panels) :]:
             panel.set_axis_off()
         canvas.savefig(ratios, format="svg", metadata={"Date": None})
@@ -66,11 +66,11 @@ def _panels(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]
     return panels
 
 
-def _draw_ratios(axes: "Axes", title: str, measurements: Sequence[Measurement], threads: int) -> None:
+def _draw_ratios(axes: "Axes", title: str, measurements: Sequence[Measurement]) -> None:
     lines: dict[str, list[tuple[int, Interval]]] = {}
     for one in measurements:
         for peer in one.peers:
-            if ratio := peer.ratio(threads):
+            if ratio := peer.ratio(one.threads):
                 lines.setdefault(peer.name, []).append((one.num_embeddings, ratio))
     for marker, (name, points) in zip(cycle(_MARKERS), lines.items(), strict=False):
         points.sort(key=lambda point: point[0])

@@ -11,8 +11,6 @@ from edge_embed.report.bench import Roofs
 _REPEATS = 5
 _READ_BYTES = 1 << 28  # of a measurement: milliseconds
 _ROUNDS = 1_000_000
-_LINE = 64
-_BLOCK = 1024  # what the library reads at once
 _MEMORY_BYTES = 256 << 20
 
 
@@ -26,18 +24,15 @@ def measure_roofs() -> Roofs:
 
 def _read(size: int) -> float:
     """GB/s."""
-    size -= size % _BLOCK
-    buffer = np.zeros(size + _LINE, np.uint8)
-    address = buffer.ctypes.data + -buffer.ctypes.data % _LINE
-    times = max(1, _READ_BYTES // size)
-    library = native.library()
-    library.eb_read(address, size, 1)
+    memory = native.Memory(size)
+    times = max(1, _READ_BYTES // memory.nbytes)
+    memory.read(1)
     seconds = []
     for _ in range(_REPEATS):
         start = time.thread_time_ns()
-        library.eb_read(address, size, times)
+        memory.read(times)
         seconds.append((time.thread_time_ns() - start) / 1e9)
-    return size * times / float(np.median(seconds)) / 1e9
+    return memory.nbytes * times / float(np.median(seconds)) / 1e9
 
 
 def _multiply_add() -> float:

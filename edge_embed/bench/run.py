@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -26,7 +27,7 @@ _METHOD = (
     "Contenders in random order within each round, on the same inputs, drawn anew for every call; inputs and, where a "
     "library can, outputs allocated before; threads of ONNX Runtime's pools sleep between calls; warm: tables were "
     "written and read before; cold: a buffer of twice the largest cache is written before each call; medians, and "
-    "median ratios within rounds with 95 % bootstrap intervals"
+    "median ratios within rounds with 95 % bootstrap intervals, of CPU time on one thread and of wall time on several"
 )
 
 
@@ -71,28 +72,27 @@ def _measure(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
 
 
 def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
-    subjects = subjects_of(file, grid.method, grid.use) if file else grid.subjects()
-    total = sum(len(list(grid.calls(use))) for subject in subjects for use in subject.uses)
+    subjects = subjects_of(file, grid.method, grid.uses) if file else grid.subjects()
+    total = len(grid.threads) * sum(len(list(grid.calls(use))) for subject in subjects for use in subject.uses)
     found: list[Measurement] = []
-    with _torch_threads(grid.threads):
-        state = machine(grid.threads) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
-        for subject in subjects:
-            table = BenchTable(subject.name, subject.make(), dense_limit())
-            for use in subject.uses:
-                contest = Contest(table, use, grid)
+    state = machine(max(grid.threads)) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
+    for subject in subjects:
+        table = BenchTable(subject.name, subject.make(), dense_limit())
+        for use, threads in product(subject.uses, grid.threads):
+            with _torch_threads(threads):
+                contest = Contest(table, use, grid, threads)
                 for batch, ids, cache in grid.calls(use):
                     found.append(contest.measure(batch, ids, cache))
                     progress("measured", len(found), total)
-        return BenchReport(
-            file=None if file is None else str(file),
-            seed=grid.seed,
-            rounds=grid.rounds,
-            threads=grid.threads,
-            machine=state,
-            method=_METHOD,
-            roofs=measure_roofs(),
-            measurements=tuple(found),
-        )
+    return BenchReport(
+        file=None if file is None else str(file),
+        seed=grid.seed,
+        rounds=grid.rounds,
+        machine=state,
+        method=_METHOD,
+        roofs=measure_roofs(),
+        measurements=tuple(found),
+    )
 
 
 @contextmanager

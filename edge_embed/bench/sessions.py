@@ -29,17 +29,16 @@ def bind_nodes(
     use: BenchUse,
     threads: int,
     *,
-    result_type: int = TensorProto.FLOAT,
     functions: Sequence[onnx.FunctionProto] = (),
     library: bool = False,
 ) -> Bind:
-    """Open a session on nodes from the inputs of a use to ``result``; it is bound to inputs later."""
+    """Open a session on nodes from the inputs of a use to what the last of them gives; it is bound to inputs later."""
     external = {name: array for name, array in tensors.items() if array.nbytes > _INLINE_BYTES}
     graph = helper.make_graph(
         nodes,
         "bench",
         [_value(name, kind, rank) for name, (kind, rank) in use.inputs.items()],
-        [helper.make_tensor_value_info("result", result_type, None)],
+        [onnx.ValueInfoProto(name=name) for name in nodes[-1].output],  # their types follow from the nodes
         [
             _stub(name, array) if name in external else numpy_helper.from_array(array, name)
             for name, array in tensors.items()

@@ -3,11 +3,14 @@
     rows    ids [B]                          -> E[ids]             [B, d]
     bag     ids [B], offsets [B / 8 + 1]     -> reduced E[ids]     [B / 8, d]
     logits  hidden [B, d]                    -> hidden E^T         [B, n]
+    topk    hidden [B, d]                    -> the k largest of hidden E^T and their rows, [B, k] each
     kernel  ids [B]                          -> E[ids]             [B, d], by the C interface, without a session
 
-The error of an answer is its largest difference from the packed form in float64, over the largest number there is.
+The error of an answer is its largest difference from the packed form in float64, over the largest number there is;
+rows of topk are as far off as their own logits are from the largest ones.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,11 +21,14 @@ from numpy.typing import NDArray
 from edge_embed.ops.operators import Use
 from edge_embed.packed.bag import bag
 from edge_embed.packed.form import Packed
+from edge_embed.packed.logits import logits
+from edge_embed.packed.topk import check_k
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds
 
 CacheState = Literal["warm", "cold"]
+Results = tuple[NDArray[Any], ...]
 
 IDS_A_BAG = 8
 _CHECKED_LOGITS = 256
@@ -41,6 +47,7 @@ class BenchUse(ABC):
         distributions: of the ids, where there are any.
         operator: the use of the node that is measured.
         inputs: of a call, types and ranks by name.
+        outputs: of that node, by name.
     """
 
     name: ClassVar[str]
@@ -51,11 +58,17 @@ class BenchUse(ABC):
     distributions: ClassVar[tuple[Distribution, ...]] = ("uniform", "zipf")
     operator: ClassVar[Use]
     inputs: ClassVar[dict[str, tuple[type, int]]]
+    outputs: ClassVar[tuple[str, ...]] = ("result",)
 
     @property
     def words(self) -> str:
         """What it is called in reports."""
         return self.name
+
+    @property
+    def leading(self) -> tuple[Any, ...]:
+        """The arguments of the operator before the table, None for tensors."""
+        return (None,)
 
     def calls(self, batch: int, cache: CacheState) -> int:
         """How many calls are timed at once; of cold caches only the first finds them cold."""
@@ -66,8 +79,12 @@ class BenchUse(ABC):
         """Inputs of one call."""
 
     @abstractmethod
-    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
-        """How far ``got`` is from the answer of the packed form."""
+    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+        """What answers are compared with, of the packed form."""
+
+    def error(self, expected: NDArray[np.float64], got: Results) -> float:
+        """How far the results ``got`` are from that."""
+        return _error(got[0], expected)
 
 
 class Rows(BenchUse):
@@ -84,9 +101,9 @@ class Rows(BenchUse):
         """``batch`` ids."""
         return {"ids": _ids(packed, random, ids, batch)}
 
-    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
-        """Of all rows."""
-        return _error(got, packed.rows_float64(feeds["ids"]))
+    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+        """All rows."""
+        return packed.rows_float64(feeds["ids"])
 
 
 class Kernel(Rows):
@@ -119,14 +136,19 @@ class Bag(BenchUse):
         """With the mode."""
         return f"bag ({self.mode})"
 
+    @property
+    def leading(self) -> tuple[Any, ...]:
+        """With the mode."""
+        return None, None, None, self.mode
+
     def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """``batch`` ids; one bag for fewer than 8."""
         offsets = np.linspace(0, batch, max(1, batch // IDS_A_BAG) + 1, dtype=np.int64)
         return {"ids": _ids(packed, random, ids, batch), "offsets": offsets}
 
-    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
-        """Of all bags."""
-        return _error(got, bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0])
+    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+        """All bags."""
+        return bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0]
 
 
 class Logits(BenchUse):
@@ -134,24 +156,71 @@ class Logits(BenchUse):
 
     name = "logits"
     items = "states"
-    batches = (1, 8, 64)
+    batches: ClassVar[tuple[int, ...]] = (1, 8, 64)
     sample = 4
     distributions = ("uniform",)  # there are no ids: every row is used
-    operator = "logits"
+    operator: ClassVar[Use] = "logits"
     inputs: ClassVar = {"hidden": (np.float32, 2)}
 
     def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """``batch`` states."""
         return {"hidden": random.standard_normal((batch, packed.embedding_dim), np.float32)}
 
-    def error(self, packed: Packed, feeds: Feeds, got: NDArray[Any]) -> float:
+    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
         """Of evenly spread rows: all of them in float64 would take longer than what is measured."""
-        rows = np.unique(np.linspace(0, packed.num_embeddings - 1, _CHECKED_LOGITS, dtype=np.int64))
-        expected = feeds["hidden"].astype(np.float64) @ packed.rows_float64(rows).T
-        return _error(got[:, rows], expected)
+        rows = _spread(packed.num_embeddings)
+        return feeds["hidden"].astype(np.float64) @ packed.rows_float64(rows).T
+
+    def error(self, expected: NDArray[np.float64], got: Results) -> float:
+        """Of the same rows."""
+        return _error(got[0][:, _spread(got[0].shape[1])], expected)
 
 
-USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), Kernel())}
+@dataclass(frozen=True)
+class TopK(Logits):
+    """The largest logits of a few hidden states, and their rows.
+
+    Attributes:
+        k: how many of them.
+    """
+
+    k: int = 10
+
+    name = "topk"
+    batches = (1,)
+    operator = "topk"
+    outputs = ("values", "ids")
+
+    @property
+    def leading(self) -> tuple[Any, ...]:
+        """Without a bias, and k."""
+        return None, None, self.k
+
+    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+        """The logits of all rows: the largest can be any of them."""
+        return logits(packed, feeds["hidden"])[0]
+
+    def error(self, expected: NDArray[np.float64], got: Results) -> float:
+        """Of the values, and of the logits of the rows; infinite where these are not k different ones."""
+        values, ids = got
+        in_order = np.sort(ids)
+        if in_order.min() < 0 or in_order.max() >= expected.shape[1] or (in_order[:, 1:] == in_order[:, :-1]).any():
+            return math.inf
+        largest = -np.sort(-expected)[:, : self.k]
+        return max(_error(values, largest), _error(np.take_along_axis(expected, ids, 1), largest))
+
+
+USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), TopK(), Kernel())}
+
+
+def check_use(use: BenchUse, num_embeddings: int) -> None:
+    """Raise `BadInputError` where a table of so many rows cannot be used like this."""
+    if isinstance(use, TopK):
+        check_k(use.k, num_embeddings)
+
+
+def _spread(num_embeddings: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, num_embeddings - 1, _CHECKED_LOGITS, dtype=np.int64))
 
 
 def _ids(packed: Packed, random: np.random.Generator, distribution: Distribution, batch: int) -> NDArray[Any]:

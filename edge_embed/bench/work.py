@@ -3,7 +3,8 @@
 Operations of a row: DPQ d selections (one an element, so that there is something to count), ANT 2 m d, TT the products
 of its chain. Bags add d for each row. Logits of a state: DPQ 2 K d for the products with all values and D additions a
 row, ANT 2 A d for those with the anchors and 2 m a row, TT its cores one after the other from either end, each product
-of several rows once; or, if that is less, all rows formed once for all states and 2 d a row.
+of several rows once; or, if that is less, all rows formed once for all states and 2 d a row. The largest logits: one
+comparison more for each of them.
 
 Bytes: what is stored of the rows that are asked for (of all of them for logits), inputs and results, each once.
 """
@@ -11,7 +12,7 @@ Bytes: what is stored of the rows that are asked for (of all of them for logits)
 import math
 from dataclasses import dataclass
 
-from edge_embed.bench.uses import IDS_A_BAG, BenchUse
+from edge_embed.bench.uses import IDS_A_BAG, BenchUse, TopK
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.form import Packed
@@ -31,6 +32,8 @@ class Work:
 def work(packed: Packed, use: BenchUse, batch: int) -> Work:
     """The least that a call of ``batch`` items takes."""
     n, dim = packed.num_embeddings, packed.embedding_dim
+    if isinstance(use, TopK):
+        return Work(_logits(packed, batch) + batch * n, packed.nbytes + batch * (4 * dim + 12 * use.k))
     if use.operator == "logits":
         return Work(_logits(packed, batch), packed.nbytes + 4 * batch * (dim + n))
     operations, stored = _row(packed)

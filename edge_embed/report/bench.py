@@ -70,11 +70,13 @@ class Measurement:
         embedding_dim: columns d.
         packed_bytes: of its tensors.
         dense_bytes: of the float32 table that it stands for.
-        use: ``rows``, ``bag (mean)`` (or its other modes), ``logits`` or ``kernel``.
+        use: ``rows``, ``bag (mean)`` (or its other modes), ``logits``, ``topk`` or ``kernel``.
+        k: how many of the largest logits are found; None but for ``topk``.
         batch: ids or states a call.
         items: ``ids`` or ``states``.
         ids: their distribution.
         cache: ``warm`` or ``cold``.
+        threads: of a call, in every library.
         operations: of a call, at least.
         bytes: that a call reads and writes, at least.
         gigaflops: operations / our CPU time.
@@ -90,10 +92,12 @@ class Measurement:
     packed_bytes: int
     dense_bytes: int
     use: str
+    k: int | None
     batch: int
     items: str
     ids: str
     cache: str
+    threads: int
     operations: float
     bytes: float
     gigaflops: float
@@ -104,8 +108,10 @@ class Measurement:
     @property
     def call(self) -> str:
         """What a call is, in words."""
-        ids = f"{self.ids}, " if self.items == "ids" else ""
-        return f"B = {self.batch:,}, {ids}{self.cache}"
+        k = "" if self.k is None else f", k = {self.k}"
+        ids = f", {self.ids}" if self.items == "ids" else ""
+        threads = f", {self.threads} threads" if self.threads > 1 else ""
+        return f"B = {self.batch:,}{k}{ids}, {self.cache}{threads}"
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,6 @@ class BenchReport:
         file: whose tables they are; None for random ones.
         seed: of tables, ids and order.
         rounds: that count.
-        threads: of a call.
         machine: processor, versions, load.
         method: clocks, order and caches, in words.
         roofs: of the machine.
@@ -139,7 +144,6 @@ class BenchReport:
     file: str | None
     seed: int
     rounds: int
-    threads: int
     machine: Mapping[str, str]
     method: str
     roofs: Roofs
@@ -151,7 +155,7 @@ class BenchReport:
 
     def render(self) -> RenderableType:
         """Tables for the terminal."""
-        tables = [_table(list(found), self.threads) for _, found in groupby(self.measurements, _subject)]
+        tables = [_table(list(found)) for _, found in groupby(self.measurements, _subject)]
         absent = dict.fromkeys(
             (peer.name, peer.reason) for found in self.measurements for peer in found.peers if peer.reason
         )
@@ -166,21 +170,22 @@ def _subject(found: Measurement) -> tuple[str, int, int, str]:
     return found.table, found.num_embeddings, found.embedding_dim, found.use
 
 
-def _table(found: list[Measurement], threads: int) -> RenderableType:
+def _table(found: list[Measurement]) -> RenderableType:
     first = found[0]
     sizes = f"{first.num_embeddings:,} x {first.embedding_dim}, {first.packed_bytes / first.dense_bytes:.1%} of dense"
+    clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
     table = Table(
         "a call",
         Column("", overflow="fold"),
         *(Column(name, justify="right") for name in ("CPU µs", "wall µs", "ns each", "empty", "error")),
-        f"times ours, {'CPU' if threads == 1 else 'wall'} (95 %)",
+        f"times ours, {clocks} (95 %)",
         title=Text(f"\n{first.use}: {first.table} ({sizes})"),
         title_justify="left",
     )
     for one in found:
         measured = [one.ours, *(peer for peer in one.peers if not peer.reason)]
         for at, figure in enumerate(measured):
-            table.add_row("" if at else one.call, *_cells(figure, threads), end_section=at == len(measured) - 1)
+            table.add_row("" if at else one.call, *_cells(figure, one.threads), end_section=at == len(measured) - 1)
     return table
 
 

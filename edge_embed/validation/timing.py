@@ -74,10 +74,9 @@ class BoundSession:
         """How many calls `run` makes."""
         return len(self._bindings)
 
-    def result(self) -> NDArray[Any]:
-        """The first output of the last call."""
-        found: NDArray[Any] = self._results[0].numpy()
-        return found
+    def results(self) -> tuple[NDArray[Any], ...]:
+        """The outputs of the last call."""
+        return tuple(result.numpy() for result in self._results)
 
 
 @dataclass(frozen=True)

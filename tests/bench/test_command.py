@@ -52,9 +52,9 @@ def test_what_was_left_out_is_named(monkeypatch):
 
 
 def test_json_is_alone_on_stdout_and_quiet_prints_nothing():
-    arguments = [*TINY, "--method", "tt", "--use", "kernel"]
+    arguments = [*TINY, "--method", "tt", "--use", "topk", "--k", "3", "--threads", "1"]
     (one,) = json.loads(run(*arguments, "--json").stdout)["measurements"]
-    assert one["ours"]["name"] == "kernel"
+    assert (one["use"], one["k"], one["threads"]) == ("topk", 3, 1)
     assert run(*arguments, "--quiet").output == ""
 
 

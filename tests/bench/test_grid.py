@@ -3,6 +3,7 @@
 import pytest
 
 from edge_embed.bench.grid import PRESETS, Grid
+from edge_embed.bench.uses import TopK
 from edge_embed.errors import BadInputError
 
 
@@ -23,11 +24,19 @@ def test_every_combination_is_a_table():
 
 
 def test_uses_of_one_size_share_a_table():
-    subjects = Grid(method=("ant",)).subjects()
-    assert [[use.name for use in subject.uses] for subject in subjects] == [["rows", "bag", "kernel"], ["logits"]]
+    tables, heads = Grid(method=("ant",)).subjects()
+    assert [use.name for use in tables.uses] == ["rows", "bag", "kernel"]
+    assert [use.name for use in heads.uses] == ["logits", "topk"]
     (together,) = Grid(method=("ant",), rows=(50,)).subjects()
-    assert len(together.uses) == 4
+    assert len(together.uses) == 5
     assert together.make().num_embeddings == 50
+
+
+def test_every_k_is_a_use_and_all_are_of_a_table_that_has_as_many_rows():
+    (subject,) = Grid(method=("dpq",), use=("topk",), k=(1, 50), rows=(50,)).subjects()
+    assert subject.uses == (TopK(1), TopK(50))
+    with pytest.raises(BadInputError, match="k: got 50, expected a constant integer from 1 to 49, the rows"):
+        Grid(use=("topk",), k=(1, 50), rows=(1000, 49)).subjects()
 
 
 def test_calls_are_every_combination_and_heads_have_no_ids():
@@ -48,9 +57,9 @@ def test_the_command_line_changes_the_default_grid_or_a_preset():
     assert Grid.parse(None, False, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
         rows=(5, 7), ids=("zipf",), rounds=9
     )
-    heads = Grid.parse("heads", False, batch="3")
-    assert heads.use == ("logits",)
-    assert heads.batch == (3,)
+    heads = Grid.parse("heads", False, batch="3", k="1,100")
+    assert heads.use == ("logits", "topk")
+    assert (heads.batch, heads.k) == ((3,), (1, 100))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -63,15 +72,17 @@ def test_presets_make_tables_of_any_method(preset):
     ("options", "message"),
     [
         ({"method": "pq"}, "method: got 'pq', expected some of dpq, ant, tt"),
-        ({"use": "rows,topk"}, "use: got 'topk'"),
+        ({"use": "rows,top"}, "use: got 'top'"),
         ({"cache": "hot"}, "cache: got 'hot'"),
         ({"peers": "cuda"}, "peers: got 'cuda'"),
         ({"rows": "many"}, "rows: got 'many', expected whole numbers"),
         ({"rows": "0"}, "rows: got 0, expected a positive integer"),
         ({"batch": ""}, "batch: got '', expected whole numbers"),
         ({"batch": "20"}, "batch: got 20, expected a multiple of 8"),
-        ({"threads": 100_000}, "threads: got 100000, expected at most"),
-        ({"threads": 0}, "threads: got 0"),
+        ({"threads": "1,100000"}, "threads: got 100000, expected at most"),
+        ({"threads": "0"}, "threads: got 0"),
+        ({"k": "0"}, "k: got 0, expected a constant integer from 1 to 1000"),
+        ({"k": "10,1001"}, "k: got 1001"),
     ],
 )
 def test_what_is_no_value_is_refused(options, message):

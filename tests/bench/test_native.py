@@ -47,6 +47,12 @@ def test_reading_and_multiplying_do_as_much_as_they_say():
     assert native.library().eb_multiply_add(10) == 10 * 10 * 2 * lanes
 
 
+def test_memory_that_is_read_was_written():
+    memory = native.Memory(1025)  # in pages of its own: those never written are all one page, of zeros
+    assert memory.nbytes == 2048
+    assert memory.read(1) > 0
+
+
 def test_a_missing_library_costs_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "installed_path", lambda name: tmp_path / name)
     native.library.cache_clear()

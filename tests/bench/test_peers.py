@@ -10,7 +10,7 @@ from edge_embed.bench.peers.faiss_pq import PEERS as FAISS
 from edge_embed.bench.peers.listed import OURS, PEERS
 from edge_embed.bench.peers.scipy_csr import PEERS as SCIPY
 from edge_embed.bench.tables import BenchTable, LeftOutError
-from edge_embed.bench.uses import USES, Bag
+from edge_embed.bench.uses import USES, Bag, TopK
 
 ROWS, DIM, BATCH = 300, 64, 24
 TABLES = {
@@ -20,13 +20,14 @@ TABLES = {
 }
 # Of those that round: a few times half a step of their weights, over the largest of some hundred sums.
 ROUNDING = {"ORT dynamic int8": 0.03, "ORT MatMulNBits int4": 0.3}
+(READ,) = [peer for peer in PEERS["copy"] if peer.name == "read of the table"]
 EVERYONE = [*OURS, *(peer for peers in PEERS.values() for peer in peers)]
 PAIRS = [
-    pytest.param(peer, method, use, id=f"{peer.name}-{method}-{use.name}-{getattr(use, 'mode', '')}")
+    pytest.param(peer, method, use, id=f"{peer.name}-{method}-{use.name}-{getattr(use, 'mode', getattr(use, 'k', ''))}")
     for method, packed in TABLES.items()
-    for use in (*USES.values(), Bag("sum"), Bag("max"))
+    for use in (*USES.values(), Bag("sum"), Bag("max"), TopK(1), TopK(ROWS))
     for peer in EVERYONE
-    if peer.fits(BenchTable(method, packed, 0), use)
+    if peer is not READ and peer.fits(BenchTable(method, packed, 0), use)
 ]
 
 
@@ -38,7 +39,7 @@ def error_of(peer, packed, use, calls=3):
     bound.set_inputs(feeds)
     assert bound.calls == calls
     bound.run()
-    return use.error(packed, feeds[-1], bound.result())
+    return use.error(use.expected(packed, feeds[-1]), bound.results())
 
 
 @pytest.mark.parametrize(("peer", "method", "use"), PAIRS)
@@ -48,6 +49,38 @@ def test_numbers_are_those_of_the_packed_form(peer, method, use):
         assert error < 1e-6
     else:
         assert 1e-4 < error < ROUNDING[peer.name]
+
+
+def test_a_read_gives_no_numbers_and_as_many_calls_as_asked_for():
+    feeds = {"hidden": np.zeros((1, DIM), np.float32)}
+    bound = READ.opened(BenchTable("", TABLES["dpq"], 0), USES["topk"], 1)(feeds, 3)
+    bound.run()
+    assert (bound.calls, bound.results()) == (3, ())
+
+
+class TestErrorsOfTopK:
+    """Of three logits, the largest two are 4 and 2 in the rows 2 and 0."""
+
+    expected = np.array([[2.0, -1, 4]])
+
+    def error(self, values, ids):
+        return TopK(2).error(self.expected, (np.array([values]), np.array([ids])))
+
+    def test_none(self):
+        assert self.error([4, 2], [2, 0]) == 0
+
+    def test_of_a_value(self):
+        assert self.error([4, 1], [2, 0]) == 1 / 4
+
+    def test_of_a_row_whose_logit_is_smaller(self):
+        assert self.error([4, 2], [2, 1]) == 3 / 4
+
+    def test_of_another_order(self):
+        assert self.error([4, 2], [0, 2]) == 2 / 4
+
+    @pytest.mark.parametrize("ids", [[2, 2], [2, 3], [2, -3]])
+    def test_of_what_are_no_two_rows(self, ids):
+        assert self.error([4, 2], ids) == np.inf
 
 
 def test_every_use_of_every_method_has_peers_of_other_libraries():

@@ -1,6 +1,8 @@
 """A measurement from end to end, on tables so small that it takes no time."""
 
+import io
 import json
+import re
 import sys
 import time
 from dataclasses import replace
@@ -8,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 import edge_embed
@@ -30,7 +33,7 @@ def report():
 
 def test_every_method_and_use_is_measured_with_everyone_who_fits(report):
     assert {(one.method, one.use) for one in report.measurements} == {
-        (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "kernel")
+        (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "topk", "kernel")
     }
     names = {peer.name for one in report.measurements for peer in one.peers}
     assert names == {peer.name for peers in listed.PEERS.values() for peer in peers}
@@ -46,7 +49,7 @@ def test_figures_fit_each_other(report):
             assert not peer.reason
             assert 0 < peer.cpu_ratio.low <= peer.cpu_ratio.median <= peer.cpu_ratio.high
             assert 0 < peer.wall_ratio.low <= peer.wall_ratio.median <= peer.wall_ratio.high
-            ours = peer.name in {"portable body", "dense copy"} or peer.name.startswith("ORT")
+            ours = peer.name in {"portable body", "dense copy"} or "ORT" in peer.name
             assert (peer.empty_call_share is not None) == ours
 
 
@@ -60,11 +63,11 @@ def test_the_machine_is_described(report):
 
 def test_the_json_has_the_keys_that_programs_rely_on(report):
     found = json.loads(json.dumps(report.to_json()))
-    assert list(found) == ("schema_version file seed rounds threads machine method roofs measurements".split())
+    assert list(found) == ("schema_version file seed rounds machine method roofs measurements".split())
     assert found["schema_version"] == 1
     assert list(found["measurements"][0]) == (
-        "table method num_embeddings embedding_dim packed_bytes dense_bytes use batch items ids cache operations bytes "
-        "gigaflops gigabytes_per_second ours peers".split()
+        "table method num_embeddings embedding_dim packed_bytes dense_bytes use k batch items ids cache threads "
+        "operations bytes gigaflops gigabytes_per_second ours peers".split()
     )
     assert list(found["measurements"][0]["peers"][0]) == (
         "name what cpu_microseconds wall_microseconds nanoseconds_per_item empty_call_microseconds empty_call_share "
@@ -103,16 +106,16 @@ def test_only_the_libraries_asked_for_take_part():
 def wrong(peer):
     """The same peer with numbers that are not those of the table."""
 
-    class Wrong:
-        def __init__(self, bound):
-            self.set_inputs, self.run, self.calls, self._result = bound.set_inputs, bound.run, bound.calls, bound.result
-
-        def result(self):
-            return self._result() + 1
-
     def opened(*arguments):
         bind = peer.open(*arguments)
-        return lambda feeds, calls: Wrong(bind(feeds, calls))
+
+        def wrong_bind(feeds, calls):
+            bound = bind(feeds, calls)
+            right = bound.results
+            bound.results = lambda: tuple(result + 1 for result in right())
+            return bound
+
+        return wrong_bind
 
     return replace(peer, open=opened)
 
@@ -179,10 +182,25 @@ def test_several_threads_are_counted_on_the_clock_of_the_process(monkeypatch):
     monkeypatch.setattr(contest, "time_rounds", lambda *a, **k: clocks.append(k["cpu_clock"]) or real(*a, **k))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = torch.get_num_threads()
-    one, two = (run.bench(replace(TINY, method=("dpq",), use=("rows",), threads=count)) for count in (1, 2))
+    report = run.bench(replace(TINY, method=("dpq",), use=("rows",), threads=(1, 2)))
     assert clocks == [time.thread_time_ns, time.process_time_ns]
-    assert (one.threads, two.threads) == (1, 2)
+    assert [one.threads for one in report.measurements] == [1, 2]
     assert torch.get_num_threads() == before
+
+
+def test_every_k_and_number_of_threads_is_a_call_of_its_own_in_one_table(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    report = run.bench(
+        Grid.parse(
+            None, False, method="dpq", rows="200", dim="32", batch="8", rounds=2, use="topk", k="1,200", threads="1,2"
+        )
+    )
+    console = Console(width=200, file=io.StringIO())
+    console.print(report.render())
+    shown = console.file.getvalue()
+    assert shown.count("times ours, CPU or wall") == 1
+    calls = ["k = 1, warm", "k = 1, warm, 2 threads", "k = 200, warm", "k = 200, warm, 2 threads"]
+    assert re.findall(r"│ B = 8, (.*?) +│ custom op ", shown) == calls
 
 
 class Model(nn.Module):
@@ -195,7 +213,8 @@ class Model(nn.Module):
         self.output = edge_embed.TiedOutput(self.words)
 
     def forward(self, ids, tags):
-        return self.output(self.words(ids) + self.tags(tags).unsqueeze(1))
+        states = self.words(ids) + self.tags(tags).unsqueeze(1)
+        return self.output(states), *self.output.topk(states, 3)
 
 
 @pytest.fixture(scope="module")
@@ -211,12 +230,13 @@ def model(tmp_path_factory):
 class TestFiles:
     def test_a_model_is_measured_with_its_own_uses(self, model):
         report = run.bench(Grid(batch=(8,), rounds=2), model)
-        assert {(one.table, one.use, one.num_embeddings) for one in report.measurements} == {
-            ("words", "rows", 60),
-            ("words", "logits", 60),
-            ("words", "kernel", 60),
-            ("tags", "bag (max)", 40),
-            ("tags", "kernel", 40),
+        assert {(one.table, one.use, one.k, one.num_embeddings) for one in report.measurements} == {
+            ("words", "rows", None, 60),
+            ("words", "logits", None, 60),
+            ("words", "topk", 3, 60),
+            ("words", "kernel", None, 60),
+            ("tags", "bag (max)", None, 40),
+            ("tags", "kernel", None, 40),
         }
         assert report.file == str(model)
 
@@ -229,12 +249,17 @@ class TestFiles:
     def test_a_packed_file_is_measured_in_every_use(self, model, tmp_path):
         tables = edge_embed.lower(model.with_suffix(".pt")).tables
         save_tables(tmp_path / "tables.safetensors", {"words": tables["words"]})
-        report = run.bench(Grid(batch=(8,), ids=("zipf",), rounds=2), tmp_path / "tables.safetensors")
-        assert [one.use for one in report.measurements] == ["rows", "bag (mean)", "logits", "kernel"]
+        report = run.bench(Grid(k=(2, 5), batch=(8,), ids=("zipf",), rounds=2), tmp_path / "tables.safetensors")
+        assert [one.use for one in report.measurements] == ["rows", "bag (mean)", "logits", "topk", "topk", "kernel"]
+        assert [one.k for one in report.measurements if one.k] == [2, 5]
+        with pytest.raises(BadInputError, match="table 'words': k: got 61"):
+            run.bench(Grid(use=("topk",), k=(61,)), tmp_path / "tables.safetensors")
 
-    def test_float16_tables_are_measured_too(self, tmp_path):
-        layers = [edge_embed.DPQEmbedding(60, 32, 16, 8), edge_embed.TTEmbedding(60, 32, rank=2)]
-        lowered = [edge_embed.lower(layer.freeze(value_type="float16"), torch.tensor([1])) for layer in layers]
+    @pytest.mark.parametrize("kind", ["float16", "int8"])
+    def test_tables_of_other_types_are_measured_too(self, kind, tmp_path):
+        layers = [edge_embed.DPQEmbedding(60, 32, 16, 8)]
+        layers += [edge_embed.TTEmbedding(60, 32, rank=2)] if kind == "float16" else []
+        lowered = [edge_embed.lower(layer.freeze(value_type=kind), torch.tensor([1])) for layer in layers]
         path = tmp_path / "tables.safetensors"
         save_tables(path, {table.method: table for one in lowered for table in one.tables.values()})
         report = run.bench(Grid(batch=(8,), ids=("zipf",), rounds=2), path)

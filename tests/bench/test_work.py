@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_embed.bench import tables
-from edge_embed.bench.uses import USES
+from edge_embed.bench.uses import USES, TopK
 from edge_embed.bench.work import work
 
 RANDOM = np.random.default_rng(0)
@@ -49,6 +49,12 @@ def test_logits_take_no_more_than_with_dense_rows(packed):
     by_rows = n * work(packed, USES["rows"], 1).operations + 64 * 2 * n * 24
     assert 0 < found.operations <= by_rows
     assert found.bytes == packed.nbytes + 64 * 4 * (24 + n)
+
+
+def test_the_largest_logits_are_found_by_a_comparison_each_and_not_stored():
+    logits, largest = work(DPQ, USES["logits"], 2), work(DPQ, TopK(7), 2)
+    assert largest.operations == logits.operations + 2 * 100
+    assert logits.bytes - largest.bytes == 2 * (4 * 100 - (4 + 8) * 7)
 
 
 def test_logits_of_few_states_take_fewer_than_dense_ones():

@@ -19,7 +19,8 @@ def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     faiss.omp_set_num_threads(threads)
     groups, dim, bits = packed.num_groups, packed.embedding_dim, packed.bits
     centroids = np.zeros((groups, 1 << bits, dim // groups), np.float32)  # those beyond K are never asked for
-    centroids[:, : packed.num_codes] = packed.values
+    scales = 1 if packed.value_scales is None else packed.value_scales[:, np.newaxis, np.newaxis]
+    centroids[:, : packed.num_codes] = packed.values * scales
     quantiser = faiss.ProductQuantizer(dim, groups, bits)
     faiss.copy_array_to_vector(centroids.reshape(-1), quantiser.centroids)
 

@@ -1,8 +1,7 @@
-"""Kernels by the C interface, and a dense row copy in C++: what an application without a session would call."""
+"""Kernels by the C interface, a dense row copy, and a mere read: what C++ does without a session."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from edge_embed.bench import native
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.tables import BenchTable
-from edge_embed.bench.uses import BenchUse
+from edge_embed.bench.uses import BenchUse, Results
 from edge_embed.validation.timing import Feeds
 
 Call = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
@@ -37,9 +36,27 @@ class _NativeCalls:
         """How many calls `run` makes."""
         return len(self._ids)
 
-    def result(self) -> NDArray[Any]:
+    def results(self) -> Results:
         """What the last call gave."""
-        return self._rows
+        return (self._rows,)
+
+
+class _Reading:
+    """Memory of the size of a table, read from end to end in every call."""
+
+    def __init__(self, memory: native.Memory, feeds: Feeds, calls: int) -> None:
+        self._memory, self.calls = memory, calls
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """There are none."""
+
+    def run(self) -> None:
+        """All calls, one after the other."""
+        self._memory.read(self.calls)
+
+    def results(self) -> Results:
+        """No numbers."""
+        return ()
 
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -48,6 +65,10 @@ def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 def _copy(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     return partial(_NativeCalls, partial(native.copy_rows, table.dense), table.packed.embedding_dim)
+
+
+def _read(table: BenchTable, use: BenchUse, threads: int) -> Bind:
+    return partial(_Reading, native.Memory(table.packed.nbytes))
 
 
 def _nothing(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -68,5 +89,11 @@ PEERS = (
         ("kernel",),
         _copy,
         by_empty_call=True,
+    ),
+    Peer(
+        "read of the table",
+        "as many bytes as the packed table has, read once in C++ on one thread: a bound, it finds nothing",
+        ("topk",),
+        _read,
     ),
 )

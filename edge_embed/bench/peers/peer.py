@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_embed.bench.tables import BenchTable, LeftOutError
-from edge_embed.bench.uses import BenchUse
+from edge_embed.bench.uses import BenchUse, Results
 from edge_embed.validation.timing import Contender, Feeds
 
 
 class Answering(Contender, Protocol):
     """A contender whose numbers can be looked at."""
 
-    def result(self) -> NDArray[Any]:
-        """What the last call gave."""
+    def results(self) -> Results:
+        """What the last call gave; empty where it gives no numbers, which then are not compared."""
 
 
 Bind = Callable[[Feeds, int], Answering]
@@ -100,6 +99,6 @@ class FunctionCalls:
         """How many calls `run` makes."""
         return len(self._arguments)
 
-    def result(self) -> NDArray[Any]:
+    def results(self) -> Results:
         """What the last call gave."""
-        return np.asarray(self._result)
+        return (np.asarray(self._result),)

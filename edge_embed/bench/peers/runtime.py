@@ -1,46 +1,53 @@
 """ONNX Runtime: our node with its kernel and with its body, an empty call, and the operators of dense tables."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import NodeProto, helper
 
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.sessions import bind_nodes
 from edge_embed.bench.tables import BenchTable, LeftOutError
-from edge_embed.bench.uses import Bag, BenchUse
+from edge_embed.bench.uses import USES, Bag, BenchUse, TopK
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.validation.bag import dense_bag_nodes
 from edge_embed.validation.tables import Table
 
-_SESSION_USES = ("rows", "bag", "logits")
+_SESSION_USES = ("rows", "bag", "logits", "topk")
+_HEADS = ("logits", "topk")
+_THEN = "; for topk, TopK follows"
 _BLOCK = 32  # weights of a head that share one scale
 
 
-def _node(table: BenchTable, use: BenchUse, threads: int, library: bool) -> Bind:
+def _node(
+    table: BenchTable, use: BenchUse, threads: int, library: bool = True, after: Sequence[NodeProto] = ()
+) -> Bind:
     packed = Table("table", table.packed)
     operator = packed.onnx.operator(use.operator)
-    leading = (None, None, None, use.mode) if isinstance(use, Bag) else (None,)
-    attributes: dict[str, Any] = operator.attributes(*leading, *packed.arguments)
+    attributes: dict[str, Any] = operator.attributes(*use.leading, *packed.arguments)
     tensors = dict(zip(packed.tensors, table.packed.tensors().values(), strict=True))
-    weights = {"sample_weights": np.zeros(0, packed.value_type)} if isinstance(use, Bag) else {}
-    inputs = [*use.inputs, *weights, *tensors]
-    node = helper.make_node(operator.op_type, inputs, ["result"], domain=DOMAIN, **attributes)
+    absent = _absent(packed, use)
+    node = helper.make_node(
+        operator.op_type, [*use.inputs, *absent, *tensors], use.outputs, domain=DOMAIN, **attributes
+    )
     used = {one.op_type: one for one in (packed.onnx.operator("rows"), operator)}  # the others call rows
     return bind_nodes(
-        [node],
-        tensors | weights,
+        [node, *after],
+        tensors | absent,
         use,
         threads,
-        result_type=TensorProto.FLOAT if use.name == "logits" else helper.np_dtype_to_tensor_dtype(packed.value_type),
         functions=[one.function(len(tensors)) for one in used.values()],
         library=library,
     )
 
 
-def _custom(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    return _node(table, use, threads, library=True)
+def _absent(packed: Table, use: BenchUse) -> dict[str, NDArray[Any]]:
+    """Inputs of the node that are left out."""
+    if use.operator == "bag":
+        return {"sample_weights": np.zeros(0, packed.row_type)}
+    return {"bias": np.zeros(0, np.float32)} if use.operator == "topk" else {}
 
 
 def _portable(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -48,9 +55,7 @@ def _portable(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _empty(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    name, (kind, _) = next(iter(use.inputs.items()))
-    result_type = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    return bind_nodes([helper.make_node("Identity", [name], ["result"])], {}, use, threads, result_type=result_type)
+    return bind_nodes([helper.make_node("Identity", [next(iter(use.inputs))], ["result"])], {}, use, threads)
 
 
 def _gather(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -63,9 +68,21 @@ def _gather_and_reduce(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     return bind_nodes(nodes, {"table": table.dense}, use, threads)
 
 
+def _largest(use: BenchUse) -> list[NodeProto]:
+    """What finds the largest of the logits ``result``, if they are asked for."""
+    if not isinstance(use, TopK):
+        return []
+    k = helper.make_node("Constant", [], ["k"], value_ints=[use.k])
+    return [k, helper.make_node("TopK", ["result", "k"], use.outputs)]
+
+
+def _logits_and_topk(table: BenchTable, use: BenchUse, threads: int) -> Bind:
+    return _node(table, USES["logits"], threads, after=_largest(use))
+
+
 def _matmul(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     node = helper.make_node("MatMul", ["hidden", "table"], ["result"])
-    return bind_nodes([node], {"table": np.ascontiguousarray(table.dense.T)}, use, threads)
+    return bind_nodes([node, *_largest(use)], {"table": np.ascontiguousarray(table.dense.T)}, use, threads)
 
 
 def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -75,7 +92,7 @@ def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     tensors = {"weights": np.ascontiguousarray(quantised.T), "scales": scales}
     inputs = ["hidden", *tensors]
     node = helper.make_node("DynamicQuantizeMatMul", inputs, ["result"], domain="com.microsoft")
-    return bind_nodes([node], tensors, use, threads)
+    return bind_nodes([node, *_largest(use)], tensors, use, threads)
 
 
 def _int4(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -92,10 +109,10 @@ def _int4(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     attributes = {"K": dim, "N": n, "bits": 4, "block_size": _BLOCK, "accuracy_level": 4}
     inputs = ["hidden", *tensors]
     node = helper.make_node("MatMulNBits", inputs, ["result"], domain="com.microsoft", **attributes)
-    return bind_nodes([node], tensors, use, threads)
+    return bind_nodes([node, *_largest(use)], tensors, use, threads)
 
 
-CUSTOM = Peer("custom op", "the node with its kernel", _SESSION_USES, _custom, by_empty_call=True)
+CUSTOM = Peer("custom op", "the node with its kernel", _SESSION_USES, _node, by_empty_call=True)
 EMPTY = Peer("empty call", "one Identity on the first input", _SESSION_USES, _empty, by_empty_call=True)
 PEERS = (
     Peer(
@@ -105,19 +122,32 @@ PEERS = (
     Peer(
         "ORT Gather and reduce", "Gather, then a reduction over bags", ("bag",), _gather_and_reduce, by_empty_call=True
     ),
-    Peer("ORT MatMul", "MatMul with the float32 table, stored transposed", ("logits",), _matmul, by_empty_call=True),
+    Peer(
+        "custom op, ORT TopK",
+        "the node of logits with its kernel, then TopK",
+        ("topk",),
+        _logits_and_topk,
+        by_empty_call=True,
+    ),
+    Peer(
+        "ORT MatMul",
+        f"MatMul with the float32 table, stored transposed{_THEN}",
+        _HEADS,
+        _matmul,
+        by_empty_call=True,
+    ),
     Peer(
         "ORT dynamic int8",
-        "DynamicQuantizeMatMul: int8 weights, one scale a row; states to 8 bits in the call",
-        ("logits",),
+        f"DynamicQuantizeMatMul: int8 weights, one scale a row; states to 8 bits in the call{_THEN}",
+        _HEADS,
         _int8,
         exact=False,
         by_empty_call=True,
     ),
     Peer(
         "ORT MatMulNBits int4",
-        f"MatMulNBits: 4-bit weights in blocks of {_BLOCK}, accuracy level 4 (states to 8 bits in the call)",
-        ("logits",),
+        f"MatMulNBits: 4-bit weights in blocks of {_BLOCK}, accuracy level 4 (states to 8 bits in the call){_THEN}",
+        _HEADS,
         _int4,
         exact=False,
         by_empty_call=True,
