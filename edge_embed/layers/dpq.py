@@ -204,7 +204,7 @@ class DPQEmbedding(CompressedEmbedding):
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
             codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=device)
             scales = torch.ones(self.value.shape[0], dtype=torch.float32, device=device) if is_int8 else None
-            self._become_frozen(codes, torch.empty_like(self.value, dtype=value.dtype), scales)
+            self._become_frozen(codes, torch.zeros_like(self.value, dtype=value.dtype), scales)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

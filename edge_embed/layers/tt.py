@@ -189,7 +189,7 @@ class TTEmbedding(CompressedEmbedding):
             errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {sizes}.")
         stored = state_dict.get(prefix + "core_0")
         if isinstance(stored, Tensor):
-            self._become_frozen([torch.empty_like(core, dtype=stored.dtype) for core in self._cores()])
+            self._become_frozen([torch.zeros_like(core, dtype=stored.dtype) for core in self._cores()])
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:

@@ -20,11 +20,11 @@ Feeds = Mapping[str, NDArray[Any]]
 Results = tuple[NDArray[Any], ...]
 
 # How far from the exact sum a path may end, in units of the last place of the sum of its terms' absolute values: 4
-# for sums of up to 64 terms. A running float32 sum of K terms of one sign is off by K / 2 at most; plain products of
-# 64 to 256 such terms were seen to reach 4 to 8 (of random signs, below 1), so for longer sums the limit grows with
+# for sums of up to 32 terms. A running float32 sum of K terms of one sign is off by K / 2 at most; plain products of
+# 50 to 256 such terms were seen to reach 4 to 8 (of random signs, below 1), so for longer sums the limit grows with
 # their length. One wrong code, weight or core shows far above.
 _ULPS = 4
-_TERMS = 64
+_TERMS = 32
 # The training form compares every id with every code: with 65,536 codes in 64 groups that is 32 MB and half
 # a second an id. Such tables get fewer ids, and few of them at once.
 _COMPARISONS_AT_ONCE = 1 << 22

@@ -46,11 +46,13 @@ class _Error:
         if not problem:
             # In float64: a difference of float32 near the largest numbers would overflow.
             wide, exact = got.astype(np.float64), expected.astype(np.float64)
-            error = np.abs(wide - exact)
+            with np.errstate(invalid="ignore"):  # infinities, such as of masked logits, are equal or far apart
+                error = np.where(wide == exact, 0.0, np.abs(wide - exact))
+            self.finite = self.finite and bool(np.isfinite(error).all())
             self.largest = max(self.largest, float(error.max(initial=0.0)))
             self.total += float(error.sum())
             problem = _exceeds(error, exact, atol, rtol) if _is_float(got) else _unequal(got, expected)
-        elif not np.isfinite(got).all() or not np.isfinite(expected).all():
+        else:
             self.finite = False
         self.problem = self.problem or (f"{case}: {problem}" if problem else "")
 
@@ -122,10 +124,10 @@ def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: Val
     outputs = []
     for index, name in enumerate(lowered.program.output_names):
         arrays = [(case.name, array(case.outputs[index])) for case in cases]
-        wrong = [f"{case}: {_not_finite(output)}" for case, output in arrays if _not_finite(output)]
+        wrong = [f"{case}: {_not_numbers(output)}" for case, output in arrays if _not_numbers(output)]
         status: Status = "failed" if wrong else "passed"
         count = sum(output.size for _, output in arrays)
-        detail = wrong[0] if wrong else f"{count:,} finite values"
+        detail = wrong[0] if wrong else f"{count:,} numbers"
         bounds = options.atol.of(name), options.rtol.of(name)
         outputs.append(OutputResult(name, status, None, None, *bounds, count, detail))
     return _path_result(paths.TRAINING, outputs)
@@ -198,20 +200,20 @@ def _is_float(values: NDArray[Any]) -> bool:
     return bool(np.issubdtype(values.dtype, np.floating))
 
 
-def _not_finite(values: NDArray[Any]) -> str:
-    wrong = np.argwhere(~np.isfinite(values))
-    return f"{len(wrong)} NaN or infinite values, the first at {wrong[0].tolist()}" if len(wrong) else ""
+def _not_numbers(values: NDArray[Any]) -> str:
+    wrong = np.argwhere(np.isnan(values))
+    return f"{len(wrong)} NaN values, the first at {wrong[0].tolist()}" if len(wrong) else ""
 
 
 def _mismatch(got: NDArray[Any], expected: NDArray[Any]) -> str:
     """Why two arrays cannot be compared number by number, or empty."""
     if (got.dtype, got.shape) != (expected.dtype, expected.shape):
         return f"got {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}"
-    return _not_finite(got) or _not_finite(expected)
+    return _not_numbers(got) or _not_numbers(expected)
 
 
 def _exceeds(error: NDArray[Any], exact: NDArray[Any], atol: float, rtol: float) -> str:
-    wrong = np.argwhere(error > atol + rtol * np.abs(exact))
+    wrong = np.argwhere((error > atol + rtol * np.abs(exact)) | np.isinf(error))
     if not len(wrong):
         return ""
     at = tuple(wrong[0])

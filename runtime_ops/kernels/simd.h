@@ -27,6 +27,13 @@ constexpr size_t kVectorBytes = 16;
 #endif
 constexpr size_t kLanes = kVectorBytes / sizeof(float);
 
+// Registers that do together what one does elsewhere: those of NEON are narrow, but there are 32 of them.
+#if defined(__aarch64__)
+constexpr size_t kSideBySide = 2;
+#else
+constexpr size_t kSideBySide = 1;
+#endif
+
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
 
 // Bytes of a vector in memory, wherever they lie.

@@ -1,5 +1,5 @@
 // Words of several rows as vectors, and tables that are looked up with them: where an instruction set has the
-// instructions for it.
+// instructions for it. With AVX2 and AVX-512 these are permutations of floats.
 #ifndef EDGE_EMBED_KERNELS_WORDS_H_
 #define EDGE_EMBED_KERNELS_WORDS_H_
 
@@ -7,19 +7,32 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include "kernels/words_neon.h"
 #endif
 
 namespace edge_embed {
 namespace {
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 constexpr bool kTurnsWords = true;
 #else
 constexpr bool kTurnsWords = false;
 #endif
 
-constexpr size_t kTurnedWords = 8;
 #if defined(__AVX2__)
+
+// Words of so many rows are turned at once, so many of each row.
+constexpr size_t kTurnedRows = kLanes;
+constexpr size_t kTurnedWords = 8;
+
+// One word, one nibble and one number of each of these rows.
+typedef Words TurnedWord;
+typedef Words TurnedNibble;
+typedef Floats TurnedFloats;
+
+inline Floats Part(Floats numbers, size_t) { return numbers; }
+inline void SetRow(float number, size_t row, Floats* numbers) { (*numbers)[row] = number; }
 
 typedef uint32_t EightWords __attribute__((vector_size(32)));
 typedef uint32_t UnalignedEightWords __attribute__((vector_size(32), aligned(1), may_alias));

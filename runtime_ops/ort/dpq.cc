@@ -76,7 +76,11 @@ OrtStatus* CheckScales(const Node& node, const Tensor* tensors, size_t num_tenso
   Message message = Begin(node);
   message << (given ? "got value_scales of shape " : "got no value_scales");
   if (given) message << scales;
-  message << ", expected [" << values.dims[0] << "] with int8 values and none with others" << kDamaged;
+  if (needed) {
+    message << ", expected [" << values.dims[0] << "] with int8 values" << kDamaged;
+  } else {
+    message << ", expected none, as the values are no int8" << kDamaged;
+  }
   return Fail(node, message);
 }
 

@@ -1,5 +1,6 @@
 """CMake builds of ``runtime_ops``, and the tables that tests of its operators are about."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ def make_any(request: pytest.FixtureRequest) -> Callable[..., Table]:
 
 @pytest.fixture(scope="session")
 def cmake_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function that builds ``runtime_ops`` with the options given, and returns the build folder."""
+    """A function that builds ``runtime_ops`` with the options given, once, and returns the build folder."""
     beside = Path(sys.executable).parent / "cmake"
     cmake = str(beside) if beside.exists() else shutil.which("cmake")
     if cmake is None:
@@ -39,6 +40,7 @@ def cmake_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         done = subprocess.run(command, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
+    @functools.cache
     def build(*options: str) -> Path:
         folder = tmp_path_factory.mktemp("runtime_ops")
         run(cmake, "-S", SOURCES, "-B", folder, *options)
@@ -46,3 +48,22 @@ def cmake_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         return folder
 
     return build
+
+
+@pytest.fixture(scope="session")
+def arm64_build(cmake_build: Callable[..., Path]) -> Path:
+    """The build folder of the C++ tests as arm64 code, which ctest runs under an emulator.
+
+    The variable QEMU_CPU says which processor that is.
+    """
+    compiler, emulator = "aarch64-linux-gnu-g++", "qemu-aarch64"
+    for tool, package in ((compiler, "g++-aarch64-linux-gnu"), (emulator, "qemu-user")):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is missing (Debian: apt-get install {package})")
+    return cmake_build(
+        "-DEDGE_EMBED_TESTS=ON",
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+        f"-DCMAKE_CXX_COMPILER={compiler}",
+        f"-DCMAKE_CROSSCOMPILING_EMULATOR={emulator};-L;/usr/aarch64-linux-gnu",
+    )

@@ -1,6 +1,5 @@
 """The C++ tests of ``runtime_ops/tests``, compiled as users get the library (sanitizers: `make test-cpp`)."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,24 +35,10 @@ def test_cpp(cmake_build):
         assert name in output
 
 
-ARM64_COMPILER, ARM64_EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 @pytest.mark.parametrize("processor", ["cortex-a53", "max"])
-def test_cpp_for_arm64(cmake_build, processor):
+def test_cpp_for_arm64(arm64_build, monkeypatch, processor):
     """The same tests as arm64 code, emulated: what every 64-bit Arm has, and the newest that the emulator knows."""
-    for tool, package in ((ARM64_COMPILER, "g++-aarch64-linux-gnu"), (ARM64_EMULATOR, "qemu-user")):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is missing (Debian: apt-get install {package})")
-    output = run_ctest(
-        cmake_build(
-            "-DEDGE_EMBED_TESTS=ON",
-            "-DCMAKE_SYSTEM_NAME=Linux",
-            "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
-            f"-DCMAKE_CXX_COMPILER={ARM64_COMPILER}",
-            f"-DCMAKE_CROSSCOMPILING_EMULATOR={ARM64_EMULATOR};-cpu;{processor};-L;/usr/aarch64-linux-gnu",
-        )
-    )
-    assert "fuzz_tt_portable" in output
+    monkeypatch.setenv("QEMU_CPU", processor)
+    assert "fuzz_tt_portable" in run_ctest(arm64_build)

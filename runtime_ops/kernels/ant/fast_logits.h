@@ -103,6 +103,8 @@ inline size_t ChooseLanes(const Table& table, size_t states) {
   const uint64_t anchors = static_cast<uint64_t>(table.num_anchors);
   constexpr size_t kFew = kStates / 2 < 2 * kLanes ? kStates / 2 : 2 * kLanes;  // in one or two vectors
   if (states > kFew && anchors <= kMaxProducts / kStates) return kStates;
+  constexpr size_t kWide = kSideBySide * kLanes;
+  if (states > kLanes && anchors <= kMaxProducts / kWide) return kWide;
   if (states > 1 && anchors <= kMaxProducts / kLanes) return kLanes;
   return anchors <= kMaxProducts ? 1 : 0;
 }
@@ -135,6 +137,8 @@ inline void SumBlockOf(size_t lanes, const Block& block, const float* products, 
     SumBlock<ScalarLogits>(block, products, out);
   } else if (lanes == kLanes) {
     SumBlock<VectorLogits<1>>(block, products, out);
+  } else if (lanes == kSideBySide * kLanes) {
+    SumBlock<VectorLogits<kSideBySide>>(block, products, out);
   } else {
     SumBlock<VectorLogits<kStates / kLanes>>(block, products, out);
   }

@@ -62,31 +62,35 @@ __attribute__((noinline)) void FoldParts(const Vector* parts, size_t count, bool
   for (const Vector* end = parts + count; parts != end; ++parts, at += step) Fold(*parts, first, totals, at);
 }
 
-// A Vector of columns of kGroups groups, over all rows of a block. codes(i, use) calls use(k, code of group
+// kVectors of columns of kGroups groups, over all rows of a block. codes(i, use) calls use(k, code of group
 // k) for row i; `values` are those of the first group and its code 0.
-template <class Vector, size_t kGroups, class Codes>
+template <class Vector, size_t kVectors, size_t kGroups, class Codes>
 __attribute__((always_inline)) inline void AddGroups(const Layout& layout, const BagBlock& block,
                                                      const unsigned char* values, const Codes& codes,
                                                      const Totals& totals, size_t at) {
   const size_t vector_bytes = layout.vector_bytes, book_step = layout.book_step;
   for (size_t first = 0; first < block.count; first += kTerms) {
     const size_t left = block.count - first, end = first + (left < kTerms ? left : kTerms);
-    Vector parts[kGroups] = {};
+    Vector parts[kVectors][kGroups] = {};
     for (size_t i = first; i < end; ++i) {
       const unsigned char* book = values;
       const Vector weight = block.weights[i] - Vector{};
       codes(i, [&](size_t k, size_t code) __attribute__((always_inline)) {
-        parts[k] += weight * Load<Vector>(book + code * vector_bytes, 0);
+        for (size_t v = 0; v < kVectors; ++v)
+          parts[v][k] += weight * Load<Vector>(book + code * vector_bytes, v);
         book += book_step;
         InOrder(&book);
       });
     }
-    FoldParts(parts, kGroups, block.first && first == 0, totals, at, layout.width);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t column = v * sizeof(Vector) / sizeof(float);
+      FoldParts(parts[v], kGroups, block.first && first == 0, totals, at + column, layout.width);
+    }
   }
 }
 
-// A Vector of columns of every group of a part, those from `column` on.
-template <class Vector>
+// kVectors of columns of every group of a part, those from `column` on.
+template <class Vector, size_t kVectors>
 __attribute__((noinline)) void AddColumns(const Layout& layout, const RowPart& part, const BagBlock& block,
                                           size_t column, const Totals& totals) {
   const CodeReader reader(layout);
@@ -97,7 +101,7 @@ __attribute__((noinline)) void AddColumns(const Layout& layout, const RowPart& p
     const auto eight = [&](size_t i, const auto& use) __attribute__((always_inline)) {
       reader.template Eight<false>(part.stage.Row(i) + from, use);
     };
-    AddGroups<Vector, kCodesAtOnce>(layout, block, values, eight, totals, at);
+    AddGroups<Vector, kVectors, kCodesAtOnce>(layout, block, values, eight, totals, at);
     values += kCodesAtOnce * layout.book_step;
     at += kCodesAtOnce * layout.width;
   }
@@ -105,7 +109,7 @@ __attribute__((noinline)) void AddColumns(const Layout& layout, const RowPart& p
     const auto one = [&](size_t i, const auto& use) __attribute__((always_inline)) {
       use(0, reader.template One<false>(part.stage.Row(i) + from, group - whole));
     };
-    AddGroups<Vector, 1>(layout, block, values, one, totals, at);
+    AddGroups<Vector, kVectors, 1>(layout, block, values, one, totals, at);
   }
 }
 
@@ -129,8 +133,10 @@ struct BagWork {
 // The widest columns first: those of a group need not be a whole number of registers.
 template <size_t kWidest>
 void AddFused(const BagWork& work, const RowPart& part, const BagBlock& block, size_t column) {
+  constexpr size_t kVectors = kWidest > kLanes ? kWidest / kLanes : 1;
+  using Vector = typename VectorOf<kWidest / kVectors>::Type;
   for (; column + kWidest <= work.layout.width; column += kWidest) {
-    AddColumns<typename VectorOf<kWidest>::Type>(work.layout, part, block, column, work.totals);
+    AddColumns<Vector, kVectors>(work.layout, part, block, column, work.totals);
   }
   if constexpr (kWidest > 4) AddFused<kWidest / 2>(work, part, block, column);
 }
@@ -164,7 +170,7 @@ __attribute__((noinline)) void ReduceBlock(const BagWork& work, const BagBlock& 
     for (size_t first = 0; first < layout.groups; first += at_once) {
       const size_t left = layout.groups - first, groups = left < at_once ? left : at_once;
       work.stage.Read(layout, block.ids, block.count, first, groups);
-      AddFused<kLanes>(work, {work.stage, first, groups}, block, 0);
+      AddFused<kSideBySide * kLanes>(work, {work.stage, first, groups}, block, 0);
     }
     return;
   }

@@ -67,7 +67,7 @@ __attribute__((always_inline)) inline void AddColumn(Bytes codes, const unsigned
 __attribute__((noinline)) void PadColumns(const unsigned char* from, size_t step, size_t rows, size_t bytes,
                                           unsigned char (&padded)[kScannedRows * kColumns]) {
   __builtin_memset(padded, 0, sizeof(padded));
-  for (size_t i = 0; i < rows; ++i) CopyBytes(from + i * step, bytes, padded + i * kColumns);
+  for (size_t i = 0; i < rows; ++i) CopyRest(from + i * step, bytes, padded + i * kColumns);
 }
 
 // Adds the bytes of `rows` rows, for states whose bytes are `of_state` from each other.

@@ -1,5 +1,6 @@
-// Logits of tables with codes of four bits, for as many rows at once as a register has floats: the products
-// of a group are sixteen floats, of which an instruction takes those of all rows.
+// Logits of tables with codes of four bits, for as many rows at once as a register has floats (NEON:
+// sixteen): the products of a group are sixteen floats, of which an instruction or a few take those of all
+// rows.
 //
 //   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
 //
@@ -23,18 +24,20 @@ inline bool Permutes(const Table& table) {
   return kTurnsWords && table.bits == kPermutedBits && TablePays<OneState>(table);
 }
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 // The words of a row that are turned at once.
 constexpr size_t kPieceBytes = kTurnedWords * sizeof(uint32_t);
 
-// Of kLanes rows, the last of which may be missing, as may bytes: zeros then.
+// Of kTurnedRows rows, the last of which may be missing, as may bytes: zeros then.
 __attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t step, size_t rows,
-                                             size_t bytes, Words (&words)[kTurnedWords]) {
-  unsigned char padded[kLanes * kPieceBytes] = {};
+                                             size_t bytes, TurnedWord (&words)[kTurnedWords]) {
+  unsigned char padded[kTurnedRows * kPieceBytes] = {};
   for (size_t i = 0; i < rows; ++i) CopyBytes(from + i * step, bytes, padded + i * kPieceBytes);
   TurnWords(padded, kPieceBytes, words);
 }
+
+#if defined(__AVX2__)
 
 // Products of the codes first .. first+rows-1 of a group, whose values are `values` [K, s]: eight columns at
 // a time, of as many codes as a register has floats.
@@ -55,13 +58,14 @@ inline Floats CodeProducts(const unsigned char* values, size_t width, size_t row
 
 // As MakeProducts, of one state.
 __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& layout, const float* state,
-                                            float* book, float* products) {
+                                            const Parts& parts, float* memory, float* products) {
   constexpr size_t kCodes = size_t{1} << kPermutedBits;
   const size_t known = layout.last_code + 1, width = layout.width;
   const auto* hidden = reinterpret_cast<const unsigned char*>(state);
   for (size_t group = 0; group < layout.groups;
        ++group, hidden += width * sizeof(float), products += kCodes) {
-    const unsigned char* values = FloatBook(table, layout, group, reinterpret_cast<unsigned char*>(book));
+    const unsigned char* values =
+        FloatBook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.book));
     __builtin_memset(products, 0, kCodes * sizeof(float));
     for (size_t code = 0; code < known; code += kLanes) {
       const size_t rows = known - code < kLanes ? known - code : kLanes;
@@ -73,18 +77,30 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
   __builtin_memset(products, 0, missing * kCodes * sizeof(float));
 }
 
+#else
+
+// The same for lookups of bytes. It is done once for all rows, so products are made one by one.
+inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
+                         float* memory, float* products) {
+  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+  for (size_t at = 0; at < parts.of_table; at += size_t{1} << kPermutedBits) MakeTable16(products + at);
+}
+
+#endif
+
 // Adds the products of the eight groups of a word. The eights are added as in AddProducts.
 template <size_t kCount>
-__attribute__((always_inline)) inline void AddWord(Words word, const float* const (&products)[kCount],
-                                                   size_t table_at, Floats (&sums)[kCount],
-                                                   Floats (&others)[kCount]) {
-  Words nibbles[kCodesAtOnce];
+__attribute__((always_inline)) inline void AddWord(const TurnedWord& word,
+                                                   const float* const (&products)[kCount], size_t table_at,
+                                                   TurnedFloats (&sums)[kCount],
+                                                   TurnedFloats (&others)[kCount]) {
+  TurnedNibble nibbles[kCodesAtOnce];
   Nibbles(word, nibbles);
   for (size_t s = 0; s < kCount; ++s) {
     const auto term = [&](size_t j) __attribute__((always_inline)) {
       return LookUp16(products[s] + table_at + (j << kPermutedBits), nibbles[j]);
     };
-    const Floats next = others[s] + Tree<Floats, kCodesAtOnce>(term, 0);
+    const TurnedFloats next = others[s] + Tree<TurnedFloats, kCodesAtOnce>(term, 0);
     others[s] = sums[s];
     sums[s] = next;
   }
@@ -96,8 +112,8 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, const 
                                                     size_t rows, const Add& add) {
   for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
     const size_t left = layout.row_bytes - at;
-    Words words[kTurnedWords];
-    if (rows == kLanes && left >= kPieceBytes) {
+    TurnedWord words[kTurnedWords];
+    if (rows == kTurnedRows && left >= kPieceBytes) {
       TurnWords(codes + at, layout.row_bytes, words);
       if constexpr (kUnrolled) {  // words stay in registers
 #pragma GCC unroll 8
@@ -117,24 +133,28 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, const 
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddPermuted(const Layout& layout, const unsigned char* codes,
                                                        size_t rows, const float* const (&products)[kCount],
-                                                       Floats (&sums)[kCount]) {
-  Floats others[kCount] = {};
+                                                       TurnedFloats (&sums)[kCount]) {
+  TurnedFloats others[kCount] = {};
   size_t table_at = 0;
-  ForWords<kCount == 1>(layout, codes, rows, [&](Words word) __attribute__((always_inline)) {
+  ForWords<kCount == 1>(layout, codes, rows, [&](const TurnedWord& word) __attribute__((always_inline)) {
     AddWord<kCount>(word, products, table_at, sums, others);
     table_at += kCodesAtOnce << kPermutedBits;
   });
-  for (size_t s = 0; s < kCount; ++s) sums[s] += others[s];
+  for (size_t s = 0; s < kCount; ++s) sums[s] = sums[s] + others[s];
 }
 
 // Logits first .. first+rows-1 of one state.
-inline void WriteLogits(const LogitsOutput& logits, Floats sums, size_t state, size_t first, size_t rows) {
+inline void WriteLogits(const LogitsOutput& logits, const TurnedFloats& sums, size_t state, size_t first,
+                        size_t rows) {
   const size_t size = SizeOf(logits.out.type);
-  unsigned char run[kVectorBytes];
-  if (logits.out.type == EE_FLOAT16) {
-    StoreHalves(sums, run);
-  } else {
-    StoreFloats(sums, run);
+  unsigned char run[kTurnedRows * sizeof(float)];
+  for (size_t row = 0; row < kTurnedRows; row += kLanes) {
+    const Floats part = Part(sums, row / kLanes);
+    if (logits.out.type == EE_FLOAT16) {
+      StoreHalves(part, run + row * size);
+    } else {
+      StoreFloats(part, run + row * size);
+    }
   }
   CopyBytes(run, rows * size, static_cast<unsigned char*>(logits.out.data) + logits.At(state, first) * size);
 }
@@ -152,15 +172,15 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
                                              const float* of_padding) {
   const float* products[kCount];
   for (size_t s = 0; s < kCount; ++s) products[s] = tables + (state + s) * of_table;
-  for (size_t first = call.begin; first < call.end; first += kLanes) {
-    const size_t rows = call.end - first < kLanes ? call.end - first : kLanes;
+  for (size_t first = call.begin; first < call.end; first += kTurnedRows) {
+    const size_t rows = call.end - first < kTurnedRows ? call.end - first : kTurnedRows;
     const uint64_t padding = static_cast<uint64_t>(table.padding_idx) - first;  // huge where there is none
-    Floats sums[kCount] = {};
+    TurnedFloats sums[kCount] = {};
     const unsigned char* const codes = layout.codes + first * layout.row_bytes;
-    PrefetchAhead(codes, kLanes * layout.row_bytes);
+    PrefetchAhead(codes, kTurnedRows * layout.row_bytes);
     AddPermuted<kCount>(layout, codes, rows, products, sums);
     for (size_t s = 0; s < kCount; ++s) {
-      if (padding < rows) sums[s][padding] = of_padding[state + s];
+      if (padding < rows) SetRow(of_padding[state + s], padding, &sums[s]);
       WriteLogits(call.logits, sums[s], state + s, first, rows);
     }
   }
@@ -172,7 +192,7 @@ inline void PreparePermuted(const Table& table, const float* hidden, size_t batc
   float* const floats = AlignedFloats(memory);
   const size_t columns = layout.groups * layout.width;
   for (size_t b = 0; b < batch; ++b) {
-    MakePermuted(table, layout, hidden + b * columns, floats + parts.book, floats + b * parts.of_table);
+    MakePermuted(table, layout, hidden + b * columns, parts, floats, floats + b * parts.of_table);
   }
   MakePadding(hidden, columns, batch, floats + parts.padding);
 }

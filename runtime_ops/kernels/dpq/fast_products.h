@@ -14,9 +14,9 @@
 namespace edge_embed::dpq {
 namespace {
 
-// A number of each of so many states. Not more than eight, for the table to fit the first cache; not more
-// than a register, of course. One state alone has floats.
-constexpr size_t kStates = kLanes < 8 ? kLanes : 8;
+// A number of each of so many states. Not more than eight, for the table to fit the first cache. One state
+// alone has floats.
+constexpr size_t kStates = kSideBySide * kLanes < 8 ? kSideBySide * kLanes : 8;
 typedef float States __attribute__((vector_size(kStates * sizeof(float))));
 // A vector too, if of one: compilers would pack floats into vectors, which costs more than it saves.
 typedef float OneState __attribute__((vector_size(sizeof(float))));

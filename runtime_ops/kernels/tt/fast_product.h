@@ -177,6 +177,12 @@ __attribute__((noinline)) void Multiply(const Product& product, size_t column = 
   const size_t columns = product.columns;
   if constexpr (kWidth == kLanes) {
     constexpr size_t kWide = kWideVectors * kWidth;
+    if constexpr (kSideBySide > 1) {  // as many sums, but of fewer rows
+      constexpr size_t kRows = kWideRows / kSideBySide, kVectors = kWideVectors * kSideBySide;
+      for (; product.rows <= kRows && columns - column >= kVectors * kWidth; column += kVectors * kWidth) {
+        MultiplyRows<kWidth, kVectors, kRows>(product, 0, column);
+      }
+    }
     for (; columns - column >= kWide; column += kWide) {
       MultiplyRows<kWidth, kWideVectors>(product, 0, column);
     }
