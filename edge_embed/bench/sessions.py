@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from edge_embed.bench.uses import BenchUse
+from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.runtime.library import get_library_path
-from edge_embed.validation.paths import quiet_options
+from edge_embed.validation.paths import one_line, quiet_options
 from edge_embed.validation.timing import BoundSession, Feeds
 
 _INLINE_BYTES = 1024  # so small that a shape computed from it can be folded
@@ -54,7 +55,10 @@ def bind_nodes(
         options.register_custom_ops_library(str(get_library_path()))
     values = [ort.OrtValue.ortvalue_from_numpy(array) for array in external.values()]
     options.add_external_initializers(list(external), values)
-    session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's exceptions share no base class
+        raise BadInputError(f"ONNX Runtime {ort.__version__} refuses {nodes[-1].op_type}: {one_line(error)}") from error
     return lambda feeds, calls: BoundSession(session, feeds, calls)
 
 

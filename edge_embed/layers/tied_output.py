@@ -79,7 +79,7 @@ class TiedOutput(nn.Module):
 
         Returns:
             ``values`` [*, k], in the dtype of ``hidden``, differentiable, and ``ids`` [*, k], int64. Where hidden
-            states are not finite, the ids are some k different ones.
+            states are not finite or a bias is NaN, the ids are some k different ones.
 
         Raises:
             BadInputError: for hidden states that are not float [*, d], or another ``k``.

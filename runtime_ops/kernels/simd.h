@@ -43,6 +43,12 @@ inline Floats LoadFloats(const void* from) { return *static_cast<const Unaligned
 inline void StoreFloats(Floats value, void* to) { *static_cast<UnalignedFloats*>(to) = value; }
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
+// Nothing, but that a pointer that is moved on step by step stays one: compilers compute the next eight
+// addresses at once, for which registers are few.
+__attribute__((always_inline)) inline void InOrder(const unsigned char** pointer) {
+  __asm__ volatile("" : "+r"(*pointer));
+}
+
 // Memory that is told in doubles, from where vectors may lie on; kAlignment more of them than are used.
 constexpr size_t kAlignment = kVectorBytes / sizeof(double);
 

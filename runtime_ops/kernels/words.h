@@ -69,16 +69,17 @@ inline Words HighHalves(Words words, uint16_t factor) {
   return (Words)_mm512_mulhi_epu16((__m512i)words, _mm512_set1_epi16(static_cast<int16_t>(factor)));
 }
 
-// fours[i], fours[i + 4] = words 0 .. 3 and 4 .. 7 of the rows i, i + 4, i + 8, i + 12
-inline void LoadFours(const unsigned char* rows, size_t step, size_t i, Words (&fours)[8]) {
-  const auto two = [=](size_t k) {  // as a shuffle of vectors it would not be done on the way from memory
-    const Words first = (Words)_mm512_castsi256_si512((__m256i)LoadEight(rows + k * step));
-    return (Words)_mm512_maskz_inserti64x4(0xFF, (__m512i)first, (__m256i)LoadEight(rows + (k + 4) * step),
-                                           1);
+constexpr size_t kQuarters = 4;  // of the rows, four rows each
+
+// low, high = words 0 .. 3 and 4 .. 7 of a row of each quarter
+inline void LoadFours(const unsigned char* const (&rows)[kQuarters], Words* low, Words* high) {
+  const auto two = [&](size_t k) {  // as a shuffle of vectors it would not be done on the way from memory
+    const Words first = (Words)_mm512_castsi256_si512((__m256i)LoadEight(rows[k]));
+    return (Words)_mm512_maskz_inserti64x4(0xFF, (__m512i)first, (__m256i)LoadEight(rows[k + 1]), 1);
   };
-  const Words low = two(i), high = two(i + 8);
-  fours[i] = EvenFours(low, high);
-  fours[i + 4] = OddFours(low, high);
+  const Words first = two(0), second = two(2);
+  *low = EvenFours(first, second);
+  *high = OddFours(first, second);
 }
 
 // Number `index % 16` of a table, for every lane.
@@ -105,11 +106,12 @@ inline Words HighHalves(Words words, uint16_t factor) {
   return (Words)_mm256_mulhi_epu16((__m256i)words, _mm256_set1_epi16(static_cast<int16_t>(factor)));
 }
 
-// fours[i], fours[i + 4] = words 0 .. 3 and 4 .. 7 of the rows i, i + 4
-inline void LoadFours(const unsigned char* rows, size_t step, size_t i, Words (&fours)[8]) {
-  const Words low = LoadEight(rows + i * step), high = LoadEight(rows + (i + 4) * step);
-  fours[i] = EvenFours(low, high);
-  fours[i + 4] = OddFours(low, high);
+constexpr size_t kQuarters = 2;
+
+inline void LoadFours(const unsigned char* const (&rows)[kQuarters], Words* low, Words* high) {
+  const Words first = LoadEight(rows[0]), second = LoadEight(rows[1]);
+  *low = EvenFours(first, second);
+  *high = OddFours(first, second);
 }
 
 // A permutation has three bits of the index; the fourth one chooses between two.
@@ -135,7 +137,15 @@ inline void Nibbles(Words words, Words (&nibbles)[8]) {
 __attribute__((always_inline)) inline void TurnWords(const unsigned char* rows, size_t step,
                                                      Words (&words)[kTurnedWords]) {
   Words fours[8];
-  for (size_t i = 0; i < 4; ++i) LoadFours(rows, step, i, fours);
+  const unsigned char* from[kQuarters];
+  for (size_t q = 0; q < kQuarters; ++q) from[q] = rows + 4 * q * step;
+  for (size_t i = 0; i < 4; ++i) {
+    LoadFours(from, &fours[i], &fours[i + 4]);
+    for (size_t q = 0; q < kQuarters; ++q) {
+      from[q] += step;
+      InOrder(&from[q]);  // else every row's place is kept, in more registers than there are
+    }
+  }
   for (size_t half = 0; half < 8; half += 4) {
     const Words low = LowWords(fours[half], fours[half + 1]), high = HighWords(fours[half], fours[half + 1]);
     const Words next_low = LowWords(fours[half + 2], fours[half + 3]);

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -60,6 +61,35 @@ def files(tmp_path_factory) -> dict[str, Exported]:
     folder = tmp_path_factory.mktemp("topk")
     torch.manual_seed(0)
     return {method: export(Best(method), folder / method) for method in METHODS}
+
+
+class Masked(nn.Module):
+    """Logits, and the best, of a vocabulary of which some words are never to be said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = make("DPQ")
+        bias = torch.zeros(N)
+        bias[10:40] = -torch.inf
+        self.output = edge_embed.TiedOutput(self.words, bias=bias)
+
+    def forward(self, ids):
+        hidden = torch.tanh(self.words(ids))
+        return self.output(hidden), self.output.topk(hidden, N)
+
+
+def test_masked_words_are_infinitely_unlikely_on_every_path(tmp_path):
+    file = export(Masked(), tmp_path)
+    assert file.validate().failures() == []
+
+    def unmask(model: onnx.ModelProto) -> None:
+        (bias,) = (tensor for tensor in model.graph.initializer if tensor.name.endswith("bias"))
+        numbers = onnx.numpy_helper.to_array(bias).copy()
+        numbers[numbers < 0] = 0
+        bias.CopyFrom(onnx.numpy_helper.from_array(numbers, bias.name))
+
+    file.edit(unmask)
+    assert any("values differ" in failure for failure in file.validate().failures())
 
 
 @pytest.mark.parametrize("method", METHODS)

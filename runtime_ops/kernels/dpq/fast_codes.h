@@ -81,12 +81,6 @@ class CodeReader {
   size_t last_;
 };
 
-// Nothing, but that a pointer that is moved on step by step stays one: compilers compute the next eight
-// addresses at once, for which registers are few.
-__attribute__((always_inline)) inline void InOrder(const unsigned char** pointer) {
-  __asm__ volatile("" : "+r"(*pointer));
-}
-
 // Copies by pieces of a fixed size: a compiler's own copy of few bytes is a call.
 template <size_t kPiece>
 __attribute__((always_inline)) inline void CopyPiece(const unsigned char* from, unsigned char* to) {
