@@ -3,26 +3,23 @@
 #ifndef EDGE_EMBED_KERNELS_BYTES_H_
 #define EDGE_EMBED_KERNELS_BYTES_H_
 
-#include "kernels/simd.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "kernels/words.h"
 
 namespace edge_embed {
 namespace {
 
 #if (defined(__AVX2__) && !defined(__AVX512F__)) || defined(__aarch64__)
 
-typedef uint8_t Bytes __attribute__((vector_size(kVectorBytes)));
-typedef uint8_t UnalignedColumn __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
-typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
-
 // As many rows as a register has bytes are turned at once, so many bytes of each.
 constexpr size_t kColumnRows = kVectorBytes;
 constexpr size_t kColumns = 16;
 
+typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
+
 #if defined(__AVX2__)
+
+typedef uint8_t Bytes __attribute__((vector_size(kVectorBytes)));
+
 // Of sixteen bytes in every half of a register: the first or last eight of a and b by turns.
 inline Bytes LowBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
 inline Bytes HighBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
@@ -40,18 +37,6 @@ inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(table));
   return (Bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)index);
 }
-#else
-inline Bytes LowBytes(Bytes a, Bytes b) { return (Bytes)vzip1q_u8((uint8x16_t)a, (uint8x16_t)b); }
-inline Bytes HighBytes(Bytes a, Bytes b) { return (Bytes)vzip2q_u8((uint8x16_t)a, (uint8x16_t)b); }
-
-inline Bytes LoadColumns(const unsigned char* rows, size_t step, size_t i) {
-  return *reinterpret_cast<const UnalignedColumn*>(rows + i * step);
-}
-
-inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
-  return (Bytes)vqtbl1q_u8((uint8x16_t) * reinterpret_cast<const UnalignedColumn*>(table), (uint8x16_t)index);
-}
-#endif
 
 // columns[b][i] = byte b of row i, for kColumnRows rows, `step` bytes from each other: four times, the first
 // and second halves by turns.
@@ -68,6 +53,19 @@ __attribute__((noinline)) inline void TurnBytes(const unsigned char* rows, size_
   }
 }
 
+#else
+
+inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
+  return (Bytes)vqtbl1q_u8((uint8x16_t)LoadBytes(table), (uint8x16_t)index);
+}
+
+inline void TurnBytes(const unsigned char* rows, size_t step, Bytes (&columns)[kColumns]) {
+  TurnedWord words[kTurnedWords];
+  TurnWords(rows, step, words);
+  for (size_t b = 0; b < kColumns; ++b) columns[b] = words[b / 4].bytes[b % 4];
+}
+
+#endif
 #endif
 
 }  // namespace

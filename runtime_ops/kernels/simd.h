@@ -136,18 +136,18 @@ inline void StoreHalves(Floats value, void* to) {
 
 typedef int32_t Integers __attribute__((vector_size(kVectorBytes)));
 typedef int16_t ShortIntegers __attribute__((vector_size(2 * kLanes)));
-typedef int8_t UnalignedBytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
+typedef int8_t UnalignedInt8 __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
 // kLanes int8 numbers.
 inline Floats LoadInt8(const void* from) {
 #if defined(__AVX512F__)
-  const auto bytes = (__m128i) * static_cast<const UnalignedBytes*>(from);
+  const auto bytes = (__m128i) * static_cast<const UnalignedInt8*>(from);
   return __builtin_convertvector((Integers)_mm512_maskz_cvtepi8_epi32(0xFFFF, bytes), Floats);
 #elif defined(__AVX2__)
   const auto integers = (Integers)_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(from)));
   return __builtin_convertvector(integers, Floats);
 #else  // GCC 12 goes from 8 to 32 bits number by number, but to 16 and from there by vectors
-  const UnalignedBytes bytes = *static_cast<const UnalignedBytes*>(from);
+  const UnalignedInt8 bytes = *static_cast<const UnalignedInt8*>(from);
   const auto integers = __builtin_convertvector(__builtin_convertvector(bytes, ShortIntegers), Integers);
   return __builtin_convertvector(integers, Floats);
 #endif

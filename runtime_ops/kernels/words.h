@@ -31,6 +31,10 @@ typedef Words TurnedWord;
 typedef Words TurnedNibble;
 typedef Floats TurnedFloats;
 
+// Tables of sixteen floats are what LookUp16 takes.
+inline void MakeTables16(float*, size_t) {}
+inline void MakeFloats16(float*, size_t) {}
+
 inline Floats Part(Floats numbers, size_t) { return numbers; }
 inline void SetRow(float number, size_t row, Floats* numbers) { (*numbers)[row] = number; }
 

@@ -37,11 +37,20 @@ inline void SetRow(float number, size_t row, TurnedFloats* numbers) {
 
 inline Bytes LoadBytes(const void* from) { return *static_cast<const UnalignedBytes*>(from); }
 
-// What LookUp16 takes, in the place of sixteen floats: the lowest byte of each, then the next of each, and so
-// on.
-inline void MakeTable16(float* table) {
-  const uint8x16x4_t bytes = vld4q_u8(reinterpret_cast<const uint8_t*>(table));
-  for (size_t i = 0; i < 4; ++i) StoreFloats((Floats)bytes.val[i], table + i * kLanes);
+// What LookUp16 takes, in the place of sixteen floats each: the lowest byte of all, then the next of all, and
+// so on; and the floats again.
+inline void MakeTables16(float* tables, size_t floats) {
+  for (float* table = tables; table < tables + floats; table += 16) {
+    const uint8x16x4_t bytes = vld4q_u8(reinterpret_cast<const uint8_t*>(table));
+    for (size_t i = 0; i < 4; ++i) StoreFloats((Floats)bytes.val[i], table + i * kLanes);
+  }
+}
+inline void MakeFloats16(float* tables, size_t floats) {
+  for (float* table = tables; table < tables + floats; table += 16) {
+    uint8x16x4_t bytes;
+    for (size_t i = 0; i < 4; ++i) bytes.val[i] = (uint8x16_t)LoadFloats(table + i * kLanes);
+    vst4q_u8(reinterpret_cast<uint8_t*>(table), bytes);
+  }
 }
 
 // Number `index` of a table, for every row.

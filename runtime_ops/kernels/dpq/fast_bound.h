@@ -29,19 +29,21 @@ auto* ScanMemory(const Table& table, size_t batch, Double* prepared) {
   return AlignedFloats(prepared + PartsDoubles(table, batch).saturated());
 }
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 inline void PrepareScan(const Table& table, const float* hidden, size_t batch, double* prepared) {
   PreparePermuted(table, hidden, batch, prepared);
   const Parts parts(table, batch);
-  const float* const products = AlignedFloats(prepared);
+  float* const products = AlignedFloats(prepared);
   auto* const bytes = reinterpret_cast<unsigned char*>(ScanMemory(table, batch, prepared));
   const size_t of_state = BytesOfState(table);
   for (size_t b = 0; b < batch; ++b) {
     unsigned char* const to = bytes + b * of_state;
     __builtin_memset(to, 0, of_state);
-    const Bound bound =
-        MakeBytes(products + b * parts.of_table, static_cast<size_t>(table.num_groups), kOrder, to);
+    float* const of_table = products + b * parts.of_table;
+    MakeFloats16(of_table, parts.of_table);
+    const Bound bound = MakeBytes(of_table, static_cast<size_t>(table.num_groups), kOrder, to);
+    MakeTables16(of_table, parts.of_table);
     Store(bound, bytes + batch * of_state, b);
   }
 }

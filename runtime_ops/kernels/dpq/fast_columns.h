@@ -9,7 +9,7 @@
 namespace edge_embed::dpq {
 namespace {
 
-#if defined(__AVX2__) && !defined(__AVX512VBMI__)
+#if (defined(__AVX2__) && !defined(__AVX512VBMI__)) || defined(__aarch64__)
 
 constexpr size_t kScannedRows = kColumnRows;
 constexpr size_t kScannedStates = 4;

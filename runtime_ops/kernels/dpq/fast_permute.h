@@ -83,7 +83,7 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
                          float* memory, float* products) {
   MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
-  for (size_t at = 0; at < parts.of_table; at += size_t{1} << kPermutedBits) MakeTable16(products + at);
+  MakeTables16(products, parts.of_table);
 }
 
 #endif

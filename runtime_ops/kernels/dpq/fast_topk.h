@@ -15,7 +15,7 @@
 namespace edge_embed::dpq {
 namespace {
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 // One scan of rows for several states. What Sums and Filter are follows from the instruction set
 // (fast_words.h, fast_columns.h).
