@@ -164,6 +164,9 @@ void TestDpq() {
   CheckCase(DpqCase({500, 16, 24, 4, false, 3, 0, false, EE_FLOAT16}), Usual());
   CheckCase(DpqCase({500, 16, 24, 4, false, 3, 0, false, EE_INT8}), Usual());
   CheckCase(DpqCase({9000, 16, 64, 2}), Usual());
+  // Sums of bytes up to 255 * 256, and more than sixteen bits hold.
+  CheckCase(DpqCase({200, 16, 256, 1}), Usual());
+  CheckCase(DpqCase({200, 16, 257, 1}), Usual());
 }
 
 void TestOthers() {
