@@ -58,8 +58,9 @@ Bound MakeBytes(const float* products, size_t groups, ByteOrder order, unsigned 
     rest += least + error;
   }
   // The sum of products is rounded at most once for each of them, and the bound a few times.
-  constexpr double kUnit = 1.1920928955078125e-07;
-  rest += magnitudes * static_cast<double>(groups + 8) * kUnit + 1e-37;
+  constexpr double kUnit = 1.1920928955078125e-07,
+                   kTiny = 1e-37;  // the runtime may have numbers below be zero
+  rest += (magnitudes * kUnit + kTiny) * static_cast<double>(groups + 8);
   return {scale, static_cast<float>(rest)};
 }
 
