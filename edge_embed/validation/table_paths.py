@@ -131,7 +131,7 @@ def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Ca
             return Check(name, "failed", f"{case.name} gives a result, expected an error")
     relation = "bit-identical" if expected[0].magnitudes is None else "within rounding"
     count = sum(wanted.values.size for wanted in expected)
-    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; refuses what is out of range")
+    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; refuses what does not fit")
 
 
 def _accepts(run: Run, case: Case) -> bool:
