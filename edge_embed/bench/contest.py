@@ -15,7 +15,7 @@ from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, CacheState, TopK
 from edge_embed.bench.work import work
 from edge_embed.errors import ParityError
-from edge_embed.report.bench import Figure, Interval, Measurement
+from edge_embed.report.bench import Figure, Measurement
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
 
@@ -126,14 +126,10 @@ class Contest:
             nanoseconds_per_item=1e9 * cpu / batch,
             empty_call_microseconds=None if empty is None else 1e6 * empty,
             empty_call_share=None if empty is None else empty / cpu,
-            cpu_ratio=self._interval(own.cpu, ours.cpu) if is_peer else None,
-            wall_ratio=self._interval(own.wall, ours.wall) if is_peer else None,
+            cpu_ratio=ratio_of(own.cpu, ours.cpu, self._random) if is_peer else None,
+            wall_ratio=ratio_of(own.wall, ours.wall, self._random) if is_peer else None,
             error=error if math.isfinite(error) else None,
         )
-
-    def _interval(self, peer: NDArray[np.float64], ours: NDArray[np.float64]) -> Interval:
-        ratio = ratio_of(peer, ours, self._random)
-        return Interval(ratio.median, ratio.low, ratio.high)
 
 
 def _median(seconds: NDArray[np.float64]) -> float:

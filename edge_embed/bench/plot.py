@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge_embed.errors import BadInputError
-from edge_embed.report.bench import BenchReport, Interval, Measurement, Roofs
+from edge_embed.report.bench import BenchReport, Measurement, Roofs
+from edge_embed.report.interval import Interval
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes

@@ -12,16 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from edge_embed.report.interval import Interval
+
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A median with its 95 % bootstrap interval."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

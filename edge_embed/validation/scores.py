@@ -17,8 +17,6 @@ from edge_embed.program.program import Program, ProgramInterpreter
 
 Score = Callable[[NDArray[Any]], NDArray[Any]]
 _IDS = 1  # of the results of the operator
-# A bias of -inf keeps rows out, until there are no others: two of them are worth the same.
-_LARGEST = torch.finfo(torch.float64).max
 
 
 def scores_of_ids(program: Program, inputs: tuple[Tensor, ...]) -> Mapping[int, Score]:
@@ -60,7 +58,7 @@ def _score(call: fx.Node, hidden: Tensor, bias: Tensor | None, _: int, *table: A
         chosen = torch.from_numpy(ids)  # [*, k]
         products = rows(chosen, *table).double() @ hidden.double().unsqueeze(-1)  # [*, k, 1]
         offsets = 0 if bias is None else bias[chosen].double()
-        result: NDArray[Any] = (products.squeeze(-1) + offsets).clamp(-_LARGEST, _LARGEST).numpy()
+        result: NDArray[Any] = (products.squeeze(-1) + offsets).numpy()
         return result
 
     return score

@@ -13,6 +13,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from edge_embed.report.interval import Interval
+
 METHOD = (
     "CPU clock of the one thread that runs; I/O binding with outputs allocated before; contenders in random "
     "order within each round, on the same ids, drawn anew for every call and round; all rows were read once "
@@ -87,15 +89,6 @@ class Times:
     wall: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """Median of time / time, with its interval."""
-
-    median: float
-    low: float
-    high: float
-
-
 def time_rounds(
     contenders: Mapping[str, Contender],
     draw: Callable[[], Sequence[Feeds]],
@@ -138,9 +131,9 @@ def time_rounds(
     return times
 
 
-def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Ratio:
+def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
     """The ratio ours / peer from times of the same rounds."""
     ratios = ours / np.maximum(peer, 1e-9)  # a clock that stood still is no infinite ratio
     resampled = np.median(random.choice(ratios, (_RESAMPLES, len(ratios))), axis=1)
     low, high = np.percentile(resampled, [2.5, 97.5])
-    return Ratio(float(np.median(ratios)), float(low), float(high))
+    return Interval(float(np.median(ratios)), float(low), float(high))

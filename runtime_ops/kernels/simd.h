@@ -14,6 +14,7 @@
 #endif
 
 #include "kernels/half.h"
+#include "kernels/type.h"
 
 namespace edge_embed {
 namespace {
@@ -151,6 +152,15 @@ inline Floats LoadInt8(const void* from) {
   const auto integers = __builtin_convertvector(__builtin_convertvector(bytes, ShortIntegers), Integers);
   return __builtin_convertvector(integers, Floats);
 #endif
+}
+
+// kLanes numbers as float16 or float32.
+inline void StoreAs(Floats value, ee_type type, void* to) {
+  if (type == EE_FLOAT16) {
+    StoreHalves(value, to);
+  } else {
+    StoreFloats(value, to);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.ops import logits as logits_module
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,13 @@ def used_table(num_embeddings: int = 20, embedding_dim: int = 12, num_codes: int
             for _ in range(3):
                 layer(torch.randint(0, num_embeddings, (16,)))
     return layer
+
+
+@pytest.fixture(params=[None, 7], ids=["one block", "blocks of 7 rows"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads take tables of 12 columns whole, or a few rows at a time."""
+    if request.param:
+        monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param * 12)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from torch import nn
 
 import edge_embed
 from edge_embed import BadInputError, TiedOutput
-from edge_embed.ops import logits as logits_module
 
 N, D = 50, 12
 
@@ -23,12 +22,6 @@ def make(method: str, **options):
 
 
 METHODS = ("dpq-vq", "dpq-sx", "ant", "tt")
-
-
-@pytest.fixture(params=[None, 7 * D], ids=["one block", "blocks of 7 rows"])
-def blocks(request, monkeypatch):
-    if request.param:
-        monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -26,12 +26,6 @@ def in_state(method: str, state: str, **options):
     return embedding.freeze() if state == "frozen" else embedding
 
 
-@pytest.fixture(params=[None, 7 * D], ids=["one block", "blocks of 7 rows"])
-def blocks(request, monkeypatch):
-    if request.param:
-        monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param)
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
 @pytest.mark.parametrize("biased", [False, True])

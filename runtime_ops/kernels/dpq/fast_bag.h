@@ -209,14 +209,6 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
   return i;
 }
 
-inline void StoreColumns(Floats value, ee_type type, unsigned char* to) {
-  if (type == EE_FLOAT32) {
-    StoreFloats(value, to);
-  } else {
-    StoreHalves(value, to);
-  }
-}
-
 // The columns of a result.
 inline void WriteTotals(const Totals& totals, float divisor, size_t columns, const Output& out, size_t at) {
   const size_t size = SizeOf(out.type);
@@ -226,10 +218,10 @@ inline void WriteTotals(const Totals& totals, float divisor, size_t columns, con
     Floats result = high - high == Floats{} ? sum : high;  // infinity leaves no error
     if (divisor > 1) result /= divisor;
     if (columns - k >= kLanes) {
-      StoreColumns(result, out.type, to);
+      StoreAs(result, out.type, to);
     } else {
       unsigned char last[kVectorBytes];
-      StoreColumns(result, out.type, last);
+      StoreAs(result, out.type, last);
       CopyBytes(last, (columns - k) * size, to);
     }
   }

@@ -149,12 +149,7 @@ inline void WriteLogits(const LogitsOutput& logits, const TurnedFloats& sums, si
   const size_t size = SizeOf(logits.out.type);
   unsigned char run[kTurnedRows * sizeof(float)];
   for (size_t row = 0; row < kTurnedRows; row += kLanes) {
-    const Floats part = Part(sums, row / kLanes);
-    if (logits.out.type == EE_FLOAT16) {
-      StoreHalves(part, run + row * size);
-    } else {
-      StoreFloats(part, run + row * size);
-    }
+    StoreAs(Part(sums, row / kLanes), logits.out.type, run + row * size);
   }
   CopyBytes(run, rows * size, static_cast<unsigned char*>(logits.out.data) + logits.At(state, first) * size);
 }

@@ -69,12 +69,7 @@ class Scan {
     sums.Uppers(BoundOf(state), uppers);
     const size_t size = SizeOf(input_.type);
     for (size_t i = 0; i < kScannedRows; i += kLanes) {
-      const Floats upper = LoadFloats(uppers + i);
-      if (input_.type == EE_FLOAT16) {
-        StoreHalves(upper, rounded + i * size);
-      } else {
-        StoreFloats(upper, rounded + i * size);
-      }
+      StoreAs(LoadFloats(uppers + i), input_.type, rounded + i * size);
     }
     FinishLogits(input_, rounded, first, rows, uppers);
     const float threshold = input_.BestOf(state).Threshold();
