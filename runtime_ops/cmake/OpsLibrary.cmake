@@ -21,8 +21,8 @@ foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/${variant}.cc)
 endforeach()
 set(EDGE_EMBED_C_API_SOURCES c_api/edge_embed.cc)
-set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/parallel.cc ort/register.cc
-    ort/result.cc ort/topk.cc)
+set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/op.cc ort/parallel.cc
+    ort/register.cc ort/result.cc ort/topk.cc)
 foreach(method IN ITEMS ant dpq tt)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/${method}/reference.cc kernels/${method}/validate.cc)
   list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)

@@ -90,10 +90,7 @@ OrtStatus* Ant::MakeTable(const Node& node, const Attributes& attributes, const 
 
 }  // namespace
 
-constexpr const OrtCustomOp* const kAntOps[] = {
-    &kOp<Ant, Rows, EE_FLOAT32>,   &kOp<Ant, Rows, EE_FLOAT16>,   &kOp<Ant, Bag, EE_FLOAT32>,
-    &kOp<Ant, Bag, EE_FLOAT16>,    &kOp<Ant, Logits, EE_FLOAT32>, &kOp<Ant, Logits, EE_FLOAT16>,
-    &kOp<Ant, BestOf, EE_FLOAT32>, &kOp<Ant, BestOf, EE_FLOAT16>, nullptr,
-};
+constexpr OpSpec kAntOps[kNumUses] = {MakeSpec<Ant, Rows>(), MakeSpec<Ant, Bag>(), MakeSpec<Ant, Logits>(),
+                                      MakeSpec<Ant, BestOf>()};
 
 }  // namespace edge_embed::ort

@@ -132,18 +132,7 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
 
 }  // namespace
 
-constexpr const OrtCustomOp* const kDpqOps[] = {
-    &kOp<Dpq, Rows, EE_FLOAT32>,
-    &kOp<Dpq, Rows, EE_FLOAT16>,
-    &kOp<Dpq, Bag, EE_FLOAT32>,
-    &kOp<Dpq, Bag, EE_FLOAT16>,
-    &kOp<Dpq, Logits, EE_FLOAT32>,
-    &kOp<Dpq, Logits, EE_FLOAT16>,
-    &kOp<Dpq, Rows, EE_INT8>,
-    &kOp<Dpq, Bag, EE_INT8>,
-    &kOp<Dpq, BestOf, EE_FLOAT32>,
-    &kOp<Dpq, BestOf, EE_FLOAT16>,
-    nullptr,
-};
+constexpr OpSpec kDpqOps[kNumUses] = {MakeSpec<Dpq, Rows>(), MakeSpec<Dpq, Bag>(), MakeSpec<Dpq, Logits>(),
+                                      MakeSpec<Dpq, BestOf>()};
 
 }  // namespace edge_embed::ort

@@ -1,14 +1,16 @@
-// The operators of each method: one list here, which ends with null, and one file beside this.
+// The operators of each method: one list here, of its uses, and one file beside this.
 #ifndef EDGE_EMBED_ORT_METHODS_H_
 #define EDGE_EMBED_ORT_METHODS_H_
 
-#include <onnxruntime_c_api.h>
+#include "ort/op.h"
 
 namespace edge_embed::ort {
 
-extern const OrtCustomOp* const kAntOps[];
-extern const OrtCustomOp* const kDpqOps[];
-extern const OrtCustomOp* const kTtOps[];
+constexpr size_t kNumUses = 4;
+
+extern const OpSpec kAntOps[kNumUses];
+extern const OpSpec kDpqOps[kNumUses];
+extern const OpSpec kTtOps[kNumUses];
 
 }  // namespace edge_embed::ort
 

@@ -10,7 +10,32 @@
 namespace edge_embed::ort {
 namespace {
 
-constexpr const OrtCustomOp* const* kMethods[] = {kAntOps, kDpqOps, kTtOps};
+constexpr const OpSpec* kMethods[] = {kAntOps, kDpqOps, kTtOps};
+
+// They live as long as the library. The first registration makes them: as constants they would take a
+// relocation for each of their pointers, over half a kilobyte an operator.
+Op ops[CountOf(kMethods) * kNumUses * CountOf(kDecidingTypes)];
+size_t num_ops = 0;
+unsigned char ops_lock = 0;  // 1 while a thread makes them, or finds that they are there
+
+void MakeOps(const OpSpec& spec) {
+  const TypeSet types = spec.Input(spec.deciding_input).types;
+  for (const ee_type type : kDecidingTypes) {
+    if ((types & Only(type)) != 0) ops[num_ops++] = MakeOp(spec, type);
+  }
+}
+
+// Threads may register at the same time.
+void MakeOpsOnce() {
+  while (__atomic_exchange_n(&ops_lock, 1, __ATOMIC_ACQUIRE) != 0) {
+  }
+  if (num_ops == 0) {
+    for (const OpSpec* method : kMethods) {
+      for (size_t use = 0; use < kNumUses; ++use) MakeOps(method[use]);
+    }
+  }
+  __atomic_store_n(&ops_lock, 0, __ATOMIC_RELEASE);
+}
 
 OrtStatus* FailOldRuntime(const OrtApiBase& base) {
   const OrtApi* oldest = base.GetApi(1);
@@ -22,10 +47,9 @@ OrtStatus* FailOldRuntime(const OrtApiBase& base) {
 }
 
 OrtStatus* AddOps(const OrtApi& api, OrtCustomOpDomain* domain) {
-  for (const OrtCustomOp* const* ops : kMethods) {
-    for (; *ops != nullptr; ++ops) {
-      if (OrtStatus* status = api.CustomOpDomain_Add(domain, *ops)) return status;
-    }
+  MakeOpsOnce();
+  for (size_t i = 0; i < num_ops; ++i) {
+    if (OrtStatus* status = api.CustomOpDomain_Add(domain, &ops[i])) return status;
   }
   return nullptr;
 }

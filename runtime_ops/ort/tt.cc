@@ -74,10 +74,7 @@ OrtStatus* Tt::MakeTable(const Node& node, const Attributes& attributes, const T
 
 }  // namespace
 
-constexpr const OrtCustomOp* const kTtOps[] = {
-    &kOp<Tt, Rows, EE_FLOAT32>,   &kOp<Tt, Rows, EE_FLOAT16>,   &kOp<Tt, Bag, EE_FLOAT32>,
-    &kOp<Tt, Bag, EE_FLOAT16>,    &kOp<Tt, Logits, EE_FLOAT32>, &kOp<Tt, Logits, EE_FLOAT16>,
-    &kOp<Tt, BestOf, EE_FLOAT32>, &kOp<Tt, BestOf, EE_FLOAT16>, nullptr,
-};
+constexpr OpSpec kTtOps[kNumUses] = {MakeSpec<Tt, Rows>(), MakeSpec<Tt, Bag>(), MakeSpec<Tt, Logits>(),
+                                     MakeSpec<Tt, BestOf>()};
 
 }  // namespace edge_embed::ort

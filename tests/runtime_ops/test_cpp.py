@@ -30,6 +30,7 @@ def test_cpp(cmake_build):
         "fuzz_dpq",
         "fuzz_ant",
         "fuzz_tt",
+        "register_of_edge_embed_ops",
         "symbols_of_edge_embed_ops_freestanding",
     ]:
         assert name in output

@@ -1,0 +1,130 @@
+#include "ort/op.h"
+
+namespace edge_embed::ort {
+namespace {
+
+const Op& OpOf(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
+
+ee_type OutputType(ee_type deciding) { return deciding == EE_FLOAT16 ? EE_FLOAT16 : EE_FLOAT32; }
+
+// Who forces kernels wants to measure or test them, and no others in their place.
+OrtStatus* CheckVariant(const Node& node) {
+  const char* refused = RefusedVariant();
+  if (refused == nullptr) return nullptr;
+  Message message = Begin(node);
+  message << "EDGE_EMBED_FORCE_ISA is " << refused
+          << ", expected one that this library has and the processor runs:";
+  for (size_t i = 0; i < kNumVariants; ++i) {
+    if (kVariants[i]->runs_here()) message << " " << kVariants[i]->name;
+  }
+  return Fail(node, message);
+}
+
+// How many tensors the table has. The runtime has compared the number of inputs with the operator's.
+OrtStatus* CheckInputs(const OrtKernelInfo* info, KernelBase* kernel) {
+  size_t count = 0;
+  if (OrtStatus* status = kernel->node.api->KernelInfo_GetInputCount(info, &count)) return status;
+  for (size_t i = 0; i < count; ++i) {
+    if (OrtStatus* status = CheckInputType(kernel->node, info, i, kernel->spec->Input(i))) return status;
+  }
+  kernel->num_tensors = count - kernel->spec->num_inputs;
+  return nullptr;
+}
+
+void DestroyKernel(void* data) {
+  auto* kernel = static_cast<KernelBase*>(data);
+  if (kernel == nullptr) return;
+  const OrtApi& api = *kernel->node.api;
+  // Nobody is left to hear of a failure to free.
+  if (OrtStatus* status = api.AllocatorFree(kernel->allocator, kernel)) api.ReleaseStatus(status);
+}
+
+OrtStatus* CreateKernel(const OrtCustomOp* custom, const OrtApi* api, const OrtKernelInfo* info, void** out) {
+  const OpSpec& spec = *OpOf(custom).spec;
+  KernelBase base{};
+  base.node = {api, spec.name};
+  base.spec = &spec;
+  base.type = OutputType(OpOf(custom).deciding);
+  *out = nullptr;
+  if (OrtStatus* status = CheckVariant(base.node)) return status;
+  if (OrtStatus* status = CheckFormatVersion(base.node, info)) return status;
+  if (OrtStatus* status = CheckInputs(info, &base)) return status;
+
+  void* memory = nullptr;
+  if (OrtStatus* status = api->GetAllocatorWithDefaultOptions(&base.allocator)) return status;
+  if (OrtStatus* status = api->AllocatorAlloc(base.allocator, spec.kernel_bytes, &memory)) return status;
+  if (OrtStatus* status = spec.fill(info, base, memory)) {
+    DestroyKernel(memory);
+    return status;
+  }
+  *out = memory;
+  return nullptr;
+}
+
+}  // namespace
+
+OrtStatus* ReadTensors(const KernelBase& kernel, const OrtKernelContext* context, Tensor* tensors) {
+  const OpSpec& spec = *kernel.spec;
+  for (size_t i = 0; i < kernel.num_tensors; ++i) {
+    if (OrtStatus* status =
+            ReadInput(kernel.node, context, spec.num_inputs + i, spec.tensors[i].name, &tensors[i])) {
+      return status;
+    }
+  }
+  return nullptr;
+}
+
+OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Tensor* tensors) {
+  const OpSpec& spec = *kernel->spec;
+  for (size_t i = 0; i < kernel->num_tensors; ++i) {
+    int is_constant = 0;
+    const OrtValue* value = nullptr;
+    if (OrtStatus* status = kernel->node.api->KernelInfoGetConstantInput_tensor(info, spec.num_inputs + i,
+                                                                                &is_constant, &value)) {
+      return status;
+    }
+    if (is_constant == 0) return nullptr;
+    if (OrtStatus* status = ReadTensor(kernel->node, value, spec.tensors[i].name, &tensors[i])) return status;
+  }
+  kernel->table_is_constant = true;
+  return nullptr;
+}
+
+// The runtime reads only the fields that kOrtApiVersion has, however new the header is.
+Op MakeOp(const OpSpec& spec, ee_type deciding) {
+  Op op{};
+  op.spec = &spec;
+  op.deciding = deciding;
+  op.version = kOrtApiVersion;
+  op.GetName = [](const OrtCustomOp* self) { return OpOf(self).spec->name; };
+  op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
+  op.GetInputType = [](const OrtCustomOp* self, size_t index) {
+    return index == OpOf(self).spec->deciding_input ? OnnxType(OpOf(self).deciding)
+                                                    : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  };
+  op.GetInputTypeCount = [](const OrtCustomOp* self) {
+    return OpOf(self).spec->num_inputs + OpOf(self).spec->num_tensors;
+  };
+  op.GetOutputType = [](const OrtCustomOp* self, size_t index) {
+    return OnnxType(index == 0 ? OutputType(OpOf(self).deciding) : EE_INT64);
+  };
+  op.GetOutputTypeCount = [](const OrtCustomOp* self) { return OpOf(self).spec->num_outputs; };
+  op.KernelDestroy = DestroyKernel;
+  op.GetInputCharacteristic = [](const OrtCustomOp* self, size_t index) {
+    const OpSpec& asked = *OpOf(self).spec;
+    return index < asked.num_inputs + asked.num_required ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
+  };
+  op.GetOutputCharacteristic = [](const OrtCustomOp*, size_t) { return INPUT_OUTPUT_REQUIRED; };
+  op.GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
+  // The runtime asks for these even though nothing here is variadic.
+  const auto not_variadic = [](const OrtCustomOp*) { return 0; };
+  op.GetVariadicInputMinArity = not_variadic;
+  op.GetVariadicInputHomogeneity = not_variadic;
+  op.GetVariadicOutputMinArity = not_variadic;
+  op.GetVariadicOutputHomogeneity = not_variadic;
+  op.CreateKernelV2 = CreateKernel;
+  op.KernelComputeV2 = spec.compute;
+  return op;
+}
+
+}  // namespace edge_embed::ort
