@@ -37,6 +37,8 @@ class _DPQTable(ctypes.Structure):
         ("bits", _INT32),
         ("shared", _INT32),
         ("value_type", _INT32),
+        ("blocks", _POINTER),
+        ("blocks_bytes", _SIZE),
     )
 
 

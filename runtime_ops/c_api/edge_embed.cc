@@ -1,5 +1,6 @@
 #include "c_api/edge_embed.h"
 
+#include "kernels/dpq/blocks.h"
 #include "kernels/topk.h"
 
 namespace {
@@ -33,6 +34,8 @@ dpq::Table ToTable(const ee_dpq_table& c) {
   table.values_bytes = c.values_bytes;
   table.value_scales = ToBytes(c.value_scales);
   table.value_scales_bytes = c.value_scales_bytes;
+  table.blocks = ToBytes(c.blocks);
+  table.blocks_bytes = c.blocks_bytes;
   table.num_embeddings = c.num_embeddings;
   table.num_codes = c.num_codes;
   table.num_groups = c.num_groups;
@@ -114,17 +117,29 @@ ee_status ScratchBytes(const CTable* c_table, size_t* bytes) {
   return valid == EE_OK ? ScratchOf(table, bytes) : valid;
 }
 
-// EE_OK where rows of the output and the scratch fit.
+ee_status BlocksBytes(const ee_dpq_table* c_table, size_t* bytes) {
+  if (c_table == nullptr || bytes == nullptr) return EE_NULL_POINTER;
+  const dpq::Table table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid != EE_OK) return valid;
+  uint64_t all;
+  if (!ChosenKernels(table).logits.Blocks(table).Get(&all)) return EE_SIZE_OVERFLOW;
+  *bytes = static_cast<size_t>(all);
+  return EE_OK;
+}
+
+// EE_OK where rows of the output and the scratch fit; null: none is needed.
 template <class Table>
 ee_status CheckBuffers(const Table& table, Size rows, Size columns, const Buffer& output,
-                       const Buffer& scratch) {
+                       const Buffer* scratch) {
   size_t needed, scratch_bytes;
   if (!edge_embed::OutputBytes(rows, columns, EE_FLOAT32, &needed)) return EE_SIZE_OVERFLOW;
   if (output.bytes < needed) return EE_SHORT_OUTPUT;
+  if (scratch == nullptr) return EE_OK;
   const ee_status sized = ScratchOf(table, &scratch_bytes);
   if (sized != EE_OK) return sized;
-  if (scratch.bytes < scratch_bytes) return EE_SHORT_SCRATCH;
-  return scratch.data == nullptr ? EE_NULL_POINTER : EE_OK;
+  if (scratch->bytes < scratch_bytes) return EE_SHORT_SCRATCH;
+  return scratch->data == nullptr ? EE_NULL_POINTER : EE_OK;
 }
 
 bool ReportsPosition(ee_status status) {
@@ -139,7 +154,7 @@ ee_status Report(ee_status status, size_t bad, int64_t* bad_position) {
 
 template <class CTable, typename Id>
 ee_status Gather(const CTable* c_table, const Id* ids, int64_t num_ids, const Buffer& rows,
-                 const Buffer& scratch, int64_t* bad_position) {
+                 const Buffer* scratch, int64_t* bad_position) {
   if (bad_position != nullptr) *bad_position = -1;
   if (c_table == nullptr) return EE_NULL_POINTER;
   const auto table = ToTable(*c_table);
@@ -152,19 +167,11 @@ ee_status Gather(const CTable* c_table, const Id* ids, int64_t num_ids, const Bu
   const ee_status fits = CheckBuffers(table, count, Columns(table), rows, scratch);
   if (fits != EE_OK) return fits;
 
+  double* const memory = scratch == nullptr ? nullptr : static_cast<double*>(scratch->data);
   size_t bad = 0;
   const ee_status status = ChosenKernels(table).gather.run(table, Ids{ids, IdType(ids), count}, 0, count,
-                                                           Output{rows.data, EE_FLOAT32},
-                                                           static_cast<double*>(scratch.data), &bad);
+                                                           Output{rows.data, EE_FLOAT32}, memory, &bad);
   return Report(status, bad, bad_position);
-}
-
-// Its kernel writes float32 without any scratch, but checks are the same for all.
-template <typename Id>
-ee_status GatherDpq(const ee_dpq_table* table, const Id* ids, int64_t num_ids, float* rows, size_t rows_bytes,
-                    int64_t* bad_position) {
-  double unused;
-  return Gather(table, ids, num_ids, Buffer{rows, rows_bytes}, Buffer{&unused, SIZE_MAX}, bad_position);
 }
 
 template <class CTable, typename Id>
@@ -189,7 +196,7 @@ ee_status Bag(const CTable* c_table, const Id* ids, int64_t num_ids, const ee_ba
   const ee_status sound = edge_embed::CheckBags(bags, count, &bad);
   if (sound != EE_OK) return Report(sound, bad, bad_position);
   if (nothing_to_write) return EE_OK;
-  const ee_status fits = CheckBuffers(table, bag_count, Columns(table), out, scratch);
+  const ee_status fits = CheckBuffers(table, bag_count, Columns(table), out, &scratch);
   if (fits != EE_OK) return fits;
 
   const ee_status status =
@@ -210,7 +217,7 @@ ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, cons
   if (batch == 0) return EE_OK;
   if (hidden == nullptr || logits.data == nullptr) return EE_NULL_POINTER;
   const size_t count = static_cast<size_t>(batch), rows = static_cast<size_t>(table.num_embeddings);
-  const ee_status fits = CheckBuffers(table, count, rows, logits, scratch);
+  const ee_status fits = CheckBuffers(table, count, rows, logits, &scratch);
   if (fits != EE_OK) return fits;
 
   const auto& head = ChosenKernels(table).logits;
@@ -331,36 +338,40 @@ const char* ee_status_message(int32_t status) { return edge_embed::StatusMessage
 
 ee_status ee_dpq_gather_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, int64_t* bad_position) {
-  return GatherDpq(table, ids, num_ids, rows, rows_bytes, bad_position);
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, nullptr, bad_position);
 }
 
 ee_status ee_dpq_gather_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, int64_t* bad_position) {
-  return GatherDpq(table, ids, num_ids, rows, rows_bytes, bad_position);
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, nullptr, bad_position);
 }
 
 ee_status ee_ant_gather_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, void* scratch, size_t scratch_bytes,
                                 int64_t* bad_position) {
-  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+  const Buffer memory{scratch, scratch_bytes};
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, &memory, bad_position);
 }
 
 ee_status ee_ant_gather_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids, float* rows,
                                 size_t rows_bytes, void* scratch, size_t scratch_bytes,
                                 int64_t* bad_position) {
-  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+  const Buffer memory{scratch, scratch_bytes};
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, &memory, bad_position);
 }
 
 ee_status ee_tt_gather_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids, float* rows,
                                size_t rows_bytes, void* scratch, size_t scratch_bytes,
                                int64_t* bad_position) {
-  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+  const Buffer memory{scratch, scratch_bytes};
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, &memory, bad_position);
 }
 
 ee_status ee_tt_gather_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids, float* rows,
                                size_t rows_bytes, void* scratch, size_t scratch_bytes,
                                int64_t* bad_position) {
-  return Gather(table, ids, num_ids, {rows, rows_bytes}, {scratch, scratch_bytes}, bad_position);
+  const Buffer memory{scratch, scratch_bytes};
+  return Gather(table, ids, num_ids, {rows, rows_bytes}, &memory, bad_position);
 }
 
 ee_status ee_dpq_bag_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
@@ -412,6 +423,18 @@ ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int6
 ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
   return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_dpq_blocks_bytes(const ee_dpq_table* table, size_t* bytes) { return BlocksBytes(table, bytes); }
+
+ee_status ee_dpq_make_blocks(const ee_dpq_table* table, void* blocks, size_t blocks_bytes) {
+  size_t needed = 0;
+  const ee_status sized = BlocksBytes(table, &needed);
+  if (sized != EE_OK || needed == 0) return sized;
+  if (blocks == nullptr) return EE_NULL_POINTER;
+  if (blocks_bytes < needed) return EE_SHORT_BLOCKS;
+  dpq::MakeBlocks(ToTable(*table), static_cast<unsigned char*>(blocks));
+  return EE_OK;
 }
 
 ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes) {

@@ -54,6 +54,8 @@ typedef struct ee_dpq_table {
   int32_t bits;              /* ceil(log2(num_codes)) */
   int32_t shared;            /* not 0: every group uses the same values */
   int32_t value_type;        /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
+  const void* blocks;        /* of ee_dpq_make_blocks, for faster logits and top-k; null: none */
+  size_t blocks_bytes;       /* readable bytes there; too few is EE_SHORT_BLOCKS */
 } ee_dpq_table;
 
 /* An ANT table in the packed form (kernels/ant/ant.h has the formula). A row has embedding_dim numbers. What
@@ -173,6 +175,13 @@ EE_API ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidde
                                    int64_t* bad_row);
 EE_API ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
                                   size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+
+/* The codes of a table once more, in an order that logits and top-k read faster: made once by
+ * ee_dpq_make_blocks out of the table's codes, into memory that stays the caller's at any alignment (a cache
+ * line's is best), and given with the table from then on (ee_dpq_table.blocks). How many bytes; 0 where
+ * nothing would read them: other bits than 4, few rows, a processor without the instructions. */
+EE_API ee_status ee_dpq_blocks_bytes(const ee_dpq_table* table, size_t* bytes);
+EE_API ee_status ee_dpq_make_blocks(const ee_dpq_table* table, void* blocks, size_t blocks_bytes);
 
 /* Where the k largest logits of each state go, largest first and equal ones by lowest row. */
 typedef struct ee_topk {

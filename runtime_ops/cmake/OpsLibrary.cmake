@@ -1,7 +1,7 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/bound.cc kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
+set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/blocks.cc kernels/dpq/bound.cc kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
     kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)

@@ -60,6 +60,8 @@ const char* StatusMessage(int status) {
       return "offsets must begin with 0, never decrease, and end with the number of ids";
     case EE_SHORT_VALUE_SCALES:
       return "the buffer of value_scales is shorter than one float32 for each group of int8 values";
+    case EE_SHORT_BLOCKS:
+      return "the buffer of blocks is shorter than the table's blocks";
     case EE_BAD_K:
       return "k must lie between 1 and 1000 and not above the rows, of which there may be 4294967294";
     default:

@@ -35,7 +35,8 @@ typedef enum ee_status {
   EE_BAD_MODE = 24,
   EE_BAD_OFFSETS = 25,
   EE_SHORT_VALUE_SCALES = 26,
-  EE_BAD_K = 27
+  EE_BAD_K = 27,
+  EE_SHORT_BLOCKS = 28
 } ee_status;
 
 #ifdef __cplusplus
@@ -43,7 +44,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_K;
+constexpr int kLastStatus = EE_SHORT_BLOCKS;
 
 // One sentence without a final stop, never null: also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -22,16 +22,19 @@ struct Kernel {
 
 // A head's kernel may make something of the hidden states before the first row, once for all parts of the
 // work: as many doubles as `prepared` says, which may be none. Where it never makes anything, both are null.
+// `blocks`: how many bytes of blocks it reads where the table has them (dpq/blocks.h); null: none.
 template <class Table>
 struct Head {
   decltype(LogitsReference<Table>)* run;
   Size (*scratch)(const Table&);
   void (*prepare)(const Table&, const float* hidden, size_t batch, double* prepared) = nullptr;
   Size (*prepared)(const Table&, size_t batch) = nullptr;
+  Size (*blocks)(const Table&) = nullptr;
 
   Size Prepared(const Table& table, size_t batch) const {
     return prepared == nullptr ? Size(0) : prepared(table, batch);
   }
+  Size Blocks(const Table& table) const { return blocks == nullptr ? Size(0) : blocks(table); }
   HeadInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
     if (prepare != nullptr) prepare(table, hidden, batch, memory);
     return {hidden, batch, memory};

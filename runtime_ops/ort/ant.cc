@@ -37,6 +37,10 @@ struct Ant {
   }
   static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
                               size_t num_tensors, Table* table);
+  template <class Use>
+  static OrtStatus* Prepare(const OrtKernelInfo*, TableKernel<Ant>*) {
+    return nullptr;
+  }
 };
 
 OrtStatus* CheckShapes(const Node& node, const Tensor* tensors) {

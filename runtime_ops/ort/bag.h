@@ -37,6 +37,7 @@ struct Bag {
       {"ids", kIdTypes}, {"offsets", Only(EE_INT64)}, {"sample_weights", kFloats}};
   static constexpr size_t kFloatInput = kNoFloatInput;
   static constexpr size_t kOutputs = 1;
+  static constexpr bool kMakesRows = true;
 
   using Attributes = BagAttributes;
   static constexpr auto ReadAttributes = ReadBagAttributes;

@@ -12,11 +12,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  ~Buffer() {
-    if (memory_ == nullptr) return;
-    // Nobody is left to hear of a failure to free.
-    if (OrtStatus* status = api_.AllocatorFree(allocator_, memory_)) api_.ReleaseStatus(status);
-  }
+  ~Buffer() { Free(api_, allocator_, memory_); }
 
   // Once only. `size` times `item` bytes, aligned for any number.
   OrtStatus* Allocate(const Node& node, Size size, size_t item) {

@@ -2,7 +2,9 @@
 //   codes uint8 [n, row_bytes], values float32 | float16 | int8 [num_groups or 1, num_codes, s],
 //   and value_scales float32 [num_groups or 1] where values are int8
 // with the attributes format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
-// num_groups*s.
+// num_groups*s. Heads may have another, memory_bytes: so much memory may hold blocks of the codes
+// (kernels/dpq/blocks.h); without it, as much as they take.
+#include "kernels/dpq/blocks.h"
 #include "ort/bag.h"
 #include "ort/logits.h"
 #include "ort/methods.h"
@@ -32,6 +34,11 @@ struct Dpq {
   static OrtStatus* ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes);
   static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
                               size_t num_tensors, Table* table);
+  template <class Use>
+  static OrtStatus* Prepare(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
+    return Use::kMakesRows ? nullptr : PrepareHead(info, kernel);
+  }
+  static OrtStatus* PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel);
 };
 
 OrtStatus* CheckAttributes(const Node& node, const Dpq::Attributes& attributes, uint64_t* row_bytes) {
@@ -128,6 +135,20 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
   table->bits = static_cast<int>(attributes.bits);
   table->shared = values.dims[0] == 1;
   return CheckTable(node, *table);
+}
+
+OrtStatus* Dpq::PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
+  dpq::Table& table = kernel->table;
+  const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
+  uint64_t most_bytes = UINT64_MAX;  // they are as large as the codes
+  if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
+  if (bytes == 0 || bytes > most_bytes) return nullptr;
+  if (OrtStatus* status = AllocatePrepared(kernel, bytes)) return status;
+  auto* const blocks = static_cast<unsigned char*>(kernel->prepared);
+  dpq::MakeBlocks(table, blocks);
+  table.blocks = blocks;
+  table.blocks_bytes = static_cast<size_t>(bytes);
+  return nullptr;
 }
 
 }  // namespace

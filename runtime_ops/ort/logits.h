@@ -47,6 +47,7 @@ struct Logits {
   static constexpr InputSpec kInputs[] = {{"hidden", kFloats}};
   static constexpr size_t kFloatInput = 0;
   static constexpr size_t kOutputs = 1;
+  static constexpr bool kMakesRows = false;
 
   struct Attributes {};
   static OrtStatus* ReadAttributes(const Node&, const OrtKernelInfo*, Attributes*) { return nullptr; }

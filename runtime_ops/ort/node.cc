@@ -144,6 +144,16 @@ OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attr
   return Fail(node, message);
 }
 
+bool ReadOptionalInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value) {
+  int64_t stored;
+  if (OrtStatus* absent = node.api->KernelInfoGetAttribute_int64(info, attribute, &stored)) {
+    node.api->ReleaseStatus(absent);
+    return false;
+  }
+  *value = stored;
+  return true;
+}
+
 OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info) {
   int64_t version = 0;
   if (OrtStatus* status = ReadInt(node, info, "format_version", &version)) return status;
@@ -154,6 +164,12 @@ OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info) {
           << (version > kFormatVersion ? "upgrade edge-embed where the model runs"
                                        : "export the model again with this version of edge-embed");
   return Fail(node, message);
+}
+
+void Free(const OrtApi& api, OrtAllocator* allocator, void* memory) {
+  if (memory == nullptr) return;
+  // Nobody is left to hear of a failure.
+  if (OrtStatus* status = api.AllocatorFree(allocator, memory)) api.ReleaseStatus(status);
 }
 
 ONNXTensorElementDataType OnnxType(ee_type type) {

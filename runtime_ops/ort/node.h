@@ -66,8 +66,14 @@ OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, size_t index,
 
 OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
 
+// As ReadInt, but false and *value as it was where the node has no such attribute.
+bool ReadOptionalInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
+
 // Refuses a node that was written for another version of the packed form.
 OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info);
+
+// Null is nothing to free.
+void Free(const OrtApi& api, OrtAllocator* allocator, void* memory);
 
 ONNXTensorElementDataType OnnxType(ee_type type);
 

@@ -35,8 +35,8 @@ void DestroyKernel(void* data) {
   auto* kernel = static_cast<KernelBase*>(data);
   if (kernel == nullptr) return;
   const OrtApi& api = *kernel->node.api;
-  // Nobody is left to hear of a failure to free.
-  if (OrtStatus* status = api.AllocatorFree(kernel->allocator, kernel)) api.ReleaseStatus(status);
+  Free(api, kernel->allocator, kernel->prepared);
+  Free(api, kernel->allocator, kernel);
 }
 
 OrtStatus* CreateKernel(const OrtCustomOp* custom, const OrtApi* api, const OrtKernelInfo* info, void** out) {
@@ -88,6 +88,31 @@ OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Te
   }
   kernel->table_is_constant = true;
   return nullptr;
+}
+
+OrtStatus* ReadMemoryBytes(const Node& node, const OrtKernelInfo* info, uint64_t* bytes) {
+  int64_t stored = 0;
+  if (!ReadOptionalInt(node, info, "memory_bytes", &stored)) return nullptr;
+  *bytes = static_cast<uint64_t>(stored);
+  if (stored >= 0) return nullptr;
+  Message message = Begin(node);
+  message << "got memory_bytes=" << stored << ", expected at least 0" << kDamaged;
+  return Fail(node, message);
+}
+
+OrtStatus* AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
+  const Node& node = kernel->node;
+  // Whatever the allocator itself has to say: it does not know what the memory is for.
+  if (OrtStatus* status = node.api->AllocatorAlloc(kernel->allocator, bytes, &kernel->prepared)) {
+    node.api->ReleaseStatus(status);
+    kernel->prepared = nullptr;
+  }
+  if (kernel->prepared != nullptr) return nullptr;
+  Message message = Begin(node);
+  message
+      << "got no memory for " << static_cast<int64_t>(bytes)
+      << " bytes that make it faster, expected as many: export the model again with fewer --memory-megabytes";
+  return Fail(node, message);
 }
 
 // The runtime reads only the fields that kOrtApiVersion has, however new the header is.

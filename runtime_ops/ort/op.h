@@ -9,11 +9,13 @@
 //   kFloatTensor                    the one whose type the rows have, or float32 where it is int8
 //   ReadAttributes(node, info, Attributes*)
 //   MakeTable(node, attributes, tensors, number of tensors, Table*)    checks everything
+//   Prepare<Use>(info, TableKernel*)    may make more of a constant table, in memory of the kernel
 // and a use (ort/rows.h, bag.h, logits.h, topk.h) is
 //   Name<Method>()
 //   kInputs                         what comes before the table
 //   kFloatInput                     the one whose type the output has; none: the table's
 //   kOutputs                        1, or 2 where int64 [...] follows the first
+//   kMakesRows                      whether it makes rows, or takes them apart as heads do
 //   Attributes, ReadAttributes(node, info, Attributes*)
 //   Compute(node, attributes, context, table, type of the output)
 // Here is what differs between operators; what they share, such as all that the runtime asks of them, is
@@ -73,6 +75,7 @@ struct KernelBase {
   Node node;
   const OpSpec* spec;
   OrtAllocator* allocator;  // where the kernel itself lives
+  void* prepared;           // what its method made of the table, there too; null: nothing
   ee_type type;             // of the output
   size_t num_tensors;
   bool table_is_constant;  // the runtime keeps constants in place: checked once, `table` stays valid
@@ -94,6 +97,12 @@ OrtStatus* ReadTensors(const KernelBase& kernel, const OrtKernelContext* context
 
 // The same when the session is made. Notes whether all are constant: if not, `tensors` lacks some.
 OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Tensor* tensors);
+
+// The attribute memory_bytes: how much memory a session may take to be faster, for each node. *bytes stays
+// where there is none.
+OrtStatus* ReadMemoryBytes(const Node& node, const OrtKernelInfo* info, uint64_t* bytes);
+
+OrtStatus* AllocatePrepared(KernelBase* kernel, uint64_t bytes);
 
 template <class Method>
 OrtStatus* ReadTable(const TableKernel<Method>& kernel, const OrtKernelContext* context,
@@ -120,7 +129,8 @@ OrtStatus* FillKernel(const OrtKernelInfo* info, const KernelBase& base, void* m
   if (OrtStatus* status = Method::ReadAttributes(kernel->node, info, &kernel->table_attributes))
     return status;
   if (OrtStatus* status = Use::ReadAttributes(kernel->node, info, &kernel->attributes)) return status;
-  return ReadConstantTable<Method>(info, kernel);
+  if (OrtStatus* status = ReadConstantTable<Method>(info, kernel)) return status;
+  return kernel->table_is_constant ? Method::template Prepare<Use>(info, kernel) : nullptr;
 }
 
 template <class Method, class Use>

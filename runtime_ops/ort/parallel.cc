@@ -28,12 +28,19 @@ struct Job {
   size_t stride;  // doubles from the scratch of one block to that of the next
 };
 
+// Where a block begins, and the one before it ends. Heads make sixteen rows at once, the first of which is
+// best a multiple of sixteen; blocks of few rows are to be equal first.
+size_t FirstRow(const Job& job, size_t index) {
+  constexpr size_t kAtOnce = 16;
+  if (index == job.blocks) return job.rows;
+  const size_t share = job.rows / job.blocks, longer = job.rows % job.blocks;  // `longer` blocks get one more
+  const size_t first = index * share + (index < longer ? index : longer);
+  return share < 4 * kAtOnce ? first : first / kAtOnce * kAtOnce;
+}
+
 void RunBlock(void* data, size_t index) {
   const Job& job = *static_cast<const Job*>(data);
-  const size_t share = job.rows / job.blocks, longer = job.rows % job.blocks;  // `longer` blocks get one more
-  const size_t begin = index * share + (index < longer ? index : longer);
-  const size_t end = begin + share + (index < longer ? 1 : 0);
-  job.do_rows(job.work, begin, end, job.scratch + index * job.stride);
+  job.do_rows(job.work, FirstRow(job, index), FirstRow(job, index + 1), job.scratch + index * job.stride);
 }
 
 }  // namespace

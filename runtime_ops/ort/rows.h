@@ -15,6 +15,7 @@ struct Rows {
   static constexpr InputSpec kInputs[] = {{"ids", kIdTypes}};
   static constexpr size_t kFloatInput = kNoFloatInput;
   static constexpr size_t kOutputs = 1;
+  static constexpr bool kMakesRows = true;
 
   struct Attributes {};
   static OrtStatus* ReadAttributes(const Node&, const OrtKernelInfo*, Attributes*) { return nullptr; }

@@ -35,6 +35,7 @@ struct BestOf {
   static constexpr InputSpec kInputs[] = {{"hidden", kFloats}, {"bias", kFloats}};
   static constexpr size_t kFloatInput = 0;
   static constexpr size_t kOutputs = 2;
+  static constexpr bool kMakesRows = false;
 
   using Attributes = TopKAttributes;
   static constexpr auto ReadAttributes = ReadTopKAttributes;

@@ -31,6 +31,10 @@ struct Tt {
   }
   static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
                               size_t num_tensors, Table* table);
+  template <class Use>
+  static OrtStatus* Prepare(const OrtKernelInfo*, TableKernel<Tt>*) {
+    return nullptr;
+  }
 };
 static_assert(CountOf(Tt::kTensors) == tt::kMaxCores, "one input for each core that a table may have");
 

@@ -7,6 +7,7 @@ foreach(method IN ITEMS ant dpq tt)
     list(APPEND expected ee_${method}_${name})
   endforeach()
 endforeach()
+list(APPEND expected ee_dpq_blocks_bytes ee_dpq_make_blocks)
 list(SORT expected)
 
 execute_process(COMMAND "${READELF}" --dyn-syms --wide "${LIBRARY}" OUTPUT_VARIABLE symbols

@@ -25,6 +25,7 @@ struct DpqShape {
   size_t misalign = 0;
   bool hostile = false;  // codes up to 2^bits - 1, beyond num_codes
   ee_type type = EE_FLOAT32;
+  bool blocked = false;  // the table has blocks
 };
 
 inline std::string Describe(const DpqShape& s) {
@@ -32,7 +33,7 @@ inline std::string Describe(const DpqShape& s) {
          " groups=" + std::to_string(s.groups) + " width=" + std::to_string(s.width) +
          " shared=" + std::to_string(s.shared) + " padding=" + std::to_string(s.padding_idx) +
          " misalign=" + std::to_string(s.misalign) + " hostile=" + std::to_string(s.hostile) +
-         " type=" + std::to_string(s.type);
+         " type=" + std::to_string(s.type) + " blocked=" + std::to_string(s.blocked);
 }
 
 inline int BitsOf(int64_t num_codes) {
@@ -52,7 +53,8 @@ class DpqCase {
         scales_(MakeScales(), EE_FLOAT32),
         code_buffer_(Pack(), shape.misalign),
         value_buffer_(values_.bytes(), shape.misalign),
-        scale_buffer_(scales_.bytes(), shape.misalign) {
+        scale_buffer_(scales_.bytes(), shape.misalign),
+        block_buffer_(shape.blocked ? Blocks() : std::vector<unsigned char>(), shape.misalign) {
     Context() = Describe(shape);
   }
 
@@ -65,6 +67,10 @@ class DpqCase {
     if (shape_.type == EE_INT8) {
       table.value_scales = scale_buffer_.data();
       table.value_scales_bytes = scale_buffer_.size();
+    }
+    if (shape_.blocked) {
+      table.blocks = block_buffer_.data();
+      table.blocks_bytes = block_buffer_.size();
     }
     table.num_embeddings = shape_.rows;
     table.num_codes = shape_.num_codes;
@@ -156,6 +162,24 @@ class DpqCase {
     return packed;
   }
 
+  // From the definition: words of four bytes, sixteen rows side by side, zeros where there is nothing.
+  std::vector<unsigned char> Blocks() const {
+    const size_t rows = static_cast<size_t>(shape_.rows), blocks = (rows + 15) / 16;
+    const size_t row_bytes = static_cast<size_t>(shape_.groups + 1) / 2, words = (row_bytes + 3) / 4;
+    std::vector<unsigned char> all;
+    for (size_t block = 0; block < blocks; ++block) {
+      for (size_t word = 0; word < words; ++word) {
+        for (size_t row = block * 16; row < block * 16 + 16; ++row) {
+          for (size_t byte = word * 4; byte < word * 4 + 4; ++byte) {
+            const bool stored = row < rows && byte < row_bytes;
+            all.push_back(stored ? code_buffer_.data()[row * row_bytes + byte] : 0);
+          }
+        }
+      }
+    }
+    return all;
+  }
+
   DpqShape shape_;
   int bits_;
   std::mt19937 random_;
@@ -165,7 +189,16 @@ class DpqCase {
   Placed code_buffer_;
   Placed value_buffer_;
   Placed scale_buffer_;
+  Placed block_buffer_;
 };
+
+// Calls check(case) for the table, and again for one with blocks where a table may have them.
+template <class Check>
+void WithAndWithoutBlocks(DpqShape shape, const Check& check) {
+  check(DpqCase(shape));
+  shape.blocked = BitsOf(shape.num_codes) == 4;
+  if (shape.blocked) check(DpqCase(shape));
+}
 
 }  // namespace edge_embed::testing
 

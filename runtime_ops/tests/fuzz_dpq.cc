@@ -63,6 +63,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.values = values.data.get();
   table.value_scales = scales.data.get();
 
+  // Those of the table where it is one, or anything.
+  size_t blocks_bytes = 0;
+  const bool made = ee_dpq_blocks_bytes(&table, &blocks_bytes) == EE_OK && (in.Take<uint8_t>() & 1) != 0;
+  const Block blocks(made ? blocks_bytes : in.Take<uint16_t>() % 2048);
+  in.Bytes(blocks.data.get(), blocks.size);
+  if (made) ee_dpq_make_blocks(&table, blocks.data.get(), blocks.size);
+  if ((in.Take<uint8_t>() & 3) != 0) {
+    table.blocks = blocks.data.get();
+    table.blocks_bytes = blocks.size;
+  }
+
   FuzzGather<int64_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int64_t>(ee_dpq_gather_f32_i64));
   FuzzGather<int32_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int32_t>(ee_dpq_gather_f32_i32));
   FuzzUses(in, table, ee_dpq_scratch_bytes, ee_dpq_bag_f32_i64, ee_dpq_logits_f32);

@@ -20,6 +20,8 @@ ee_dpq_table ToC(const dpq::Table& t) {
   c.values_bytes = t.values_bytes;
   c.value_scales = t.value_scales;
   c.value_scales_bytes = t.value_scales_bytes;
+  c.blocks = t.blocks;
+  c.blocks_bytes = t.blocks_bytes;
   c.num_embeddings = t.num_embeddings;
   c.num_codes = t.num_codes;
   c.num_groups = t.num_groups;
@@ -347,6 +349,38 @@ void TestUses(const Case& made, const Functions<Table>& functions) {
   uses.TestBadTables();
 }
 
+// Logits and the largest of them are the same with blocks.
+void TestBlocks() {
+  const DpqCase made({90, 16, 9, 2, false, 70});
+  ee_dpq_table table = ToC(made.table());
+  size_t bytes = 1;
+  CHECK(ee_dpq_blocks_bytes(nullptr, &bytes) == EE_NULL_POINTER);
+  CHECK(ee_dpq_blocks_bytes(&table, nullptr) == EE_NULL_POINTER);
+  CHECK(ee_dpq_blocks_bytes(&table, &bytes) == EE_OK);
+  CHECK(bytes == (ee_isa() == std::string("avx512") ? 6 * 2 * 64 : 0));
+  std::vector<unsigned char> blocks(bytes + 1);
+  CHECK(ee_dpq_make_blocks(nullptr, blocks.data(), bytes) == EE_NULL_POINTER);
+  CHECK(ee_dpq_make_blocks(&table, nullptr, bytes) == (bytes == 0 ? EE_OK : EE_NULL_POINTER));
+  if (bytes > 0) CHECK(ee_dpq_make_blocks(&table, blocks.data(), bytes - 1) == EE_SHORT_BLOCKS);
+  CHECK(ee_dpq_make_blocks(&table, blocks.data() + 1, bytes) == EE_OK);
+
+  size_t scratch_bytes = 0;
+  CHECK(ee_dpq_scratch_bytes(&table, &scratch_bytes) == EE_OK);
+  const GuardedBuffer scratch(scratch_bytes);
+  const std::vector<float> hidden(2 * made.dim(), 0.5F);
+  const auto logits = [&](std::vector<float>* out) {
+    return ee_dpq_logits_f32(&table, hidden.data(), 2, out->data(), out->size() * sizeof(float),
+                             scratch.data(), scratch_bytes, nullptr);
+  };
+  std::vector<float> without(2 * 90), with(2 * 90);
+  CHECK(logits(&without) == EE_OK);
+  table.blocks = blocks.data() + 1;
+  table.blocks_bytes = 6 * 2 * 64 - 1;
+  CHECK(logits(&with) == EE_SHORT_BLOCKS);
+  table.blocks_bytes = 6 * 2 * 64;
+  CHECK(logits(&with) == EE_OK && with == without);
+}
+
 void TestTypesThatAreNone() {
   const AntCase ant_case({5, 4, 3});
   const TtCase tt_case({{2, 3}, {3, 2}, {1, 4, 1}, 5});
@@ -391,7 +425,7 @@ void TestTexts() {
 }
 
 // ctypes callers declare this layout by hand.
-static_assert(sizeof(void*) != 8 || sizeof(ee_dpq_table) == 104, "the layout is part of the ABI");
+static_assert(sizeof(void*) != 8 || sizeof(ee_dpq_table) == 120, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_ant_table) == 120, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_tt_table) == 320, "the layout is part of the ABI");
 static_assert(sizeof(void*) != 8 || sizeof(ee_bags) == 32, "the layout is part of the ABI");
@@ -409,6 +443,7 @@ int main() {
   TestUses(DpqCase({5, 10, 3, 2, false, 1, 1, false, EE_INT8}), kDpq);
   TestUses(AntCase({5, 4, 3, EE_UINT8, EE_INT8, EE_FLOAT32, 1}), kAnt);
   TestUses(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 5, EE_FLOAT32, 1}), kTt);
+  TestBlocks();
   TestTypesThatAreNone();
   TestADamagedRowIsNamed();
   TestTexts();

@@ -1,6 +1,7 @@
 // Logits, by each of the ways: tables of products, for codes of four bits those of many rows at once, or rows
 // that are made and multiplied. Which one is taken depends on the numbers of rows, codes and states, so there
 // are many of each.
+#include "kernels/dpq/blocks.h"
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
 
@@ -8,14 +9,15 @@ namespace edge_embed::testing {
 namespace {
 
 void CheckBatches(const DpqShape& shape, const std::vector<size_t>& batches) {
-  const DpqCase made(shape);
-  const std::string what = Context();
-  for (const size_t batch : batches) {
-    for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
-      Context() = what + " batch=" + std::to_string(batch) + " output=" + std::to_string(type);
-      CheckLogits(made, batch, type);
+  WithAndWithoutBlocks(shape, [&](const DpqCase& made) {
+    const std::string what = Context();
+    for (const size_t batch : batches) {
+      for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
+        Context() = what + " batch=" + std::to_string(batch) + " output=" + std::to_string(type);
+        CheckLogits(made, batch, type);
+      }
     }
-  }
+  });
 }
 
 void TestBatches() {
@@ -63,8 +65,7 @@ void TestFourBits() {
 
 // Part of the rows, around the sizes of blocks: all of that is written, and nothing else.
 void TestParts() {
-  for (const int64_t num_codes : {2, 16, 1024}) {
-    const DpqCase made({90, num_codes, 3, 2});
+  const auto check = [](const DpqCase& made) {
     const dpq::Table table = made.table();
     const GuardedBuffer scratch = MakeScratch(table);
     const std::vector<float> hidden(10 * made.dim(), 1.0F);
@@ -83,7 +84,44 @@ void TestParts() {
         }
       }
     }
+  };
+  for (const int64_t num_codes : {2, 16, 1024}) WithAndWithoutBlocks({90, num_codes, 3, 2}, check);
+}
+
+// Blocks are made as they are defined, and where a variant wants them, they are what it reads.
+void TestBlocks() {
+  for (const int64_t rows : {1, 15, 16, 17, 90}) {
+    for (const int64_t groups : {1, 7, 8, 9, 64}) {
+      const DpqCase made({rows, 16, groups, 2, false, kNoPadding, 0, false, EE_FLOAT32, true});
+      const dpq::Table table = made.table();
+      CHECK(dpq::BlocksBytes(table).saturated() == table.blocks_bytes);
+      const GuardedBuffer blocks(table.blocks_bytes);
+      std::memset(blocks.data(), 0xAA, table.blocks_bytes);
+      dpq::MakeBlocks(table, blocks.data());
+      CHECK(std::memcmp(blocks.data(), table.blocks, table.blocks_bytes) == 0);
+    }
   }
+  CHECK(dpq::BlocksBytes(DpqCase({90, 17, 8, 2}).table()).saturated() == 0);
+
+  const DpqCase made({90, 16, 8, 2}), other({90, 16, 8, 2, false, kNoPadding, 0, false, EE_FLOAT32, true}, 2);
+  dpq::Table table = made.table();
+  const Head<dpq::Table>& head = KernelsOf(*Tested(), table).logits;
+  const uint64_t wanted = head.Blocks(table).saturated();
+  CHECK(wanted == (Tested()->name == std::string("avx512") ? other.table().blocks_bytes : 0));
+  CHECK(head.Blocks(DpqCase({90, 17, 8, 2}).table()).saturated() == 0);
+  const std::vector<float> hidden(made.dim(), 1.0F);
+  const GuardedBuffer scratch = MakeScratch(table);
+  const auto logits = [&] {
+    std::vector<float> all(90);
+    size_t bad = 0;
+    CHECK(RunLogits(table, hidden.data(), 1, 0, 90, Output{all.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
+          EE_OK);
+    return all;
+  };
+  const std::vector<float> without = logits();
+  table.blocks = other.table().blocks;
+  table.blocks_bytes = other.table().blocks_bytes;
+  CHECK((logits() != without) == (wanted != 0));
 }
 
 // A state that holds what is not a number leaves the others alone, and meets the padding row as any other.
@@ -118,6 +156,7 @@ int main() {
     TestEveryBitWidth();
     TestFourBits();
     TestParts();
+    TestBlocks();
     TestNotANumberStaysInItsState();
   });
   return 0;

@@ -153,20 +153,23 @@ const std::vector<Wanted>& Usual() {
 }
 
 void TestDpq() {
+  const auto check = [](const DpqShape& shape) {
+    WithAndWithoutBlocks(shape, [](const DpqCase& made) { CheckCase(made, Usual()); });
+  };
   for (const int64_t rows : {1, 15, 16, 17, 33, 80, 1000}) {
     for (const int64_t num_codes : {16, 9, 5, 256}) {
-      CheckCase(DpqCase({rows, num_codes, 5, 3}), Usual());
-      CheckCase(DpqCase({rows, num_codes, 64, 2, false, rows / 2, 1}), Usual());
-      CheckCase(DpqCase({rows, num_codes, 65, 2, true, rows - 1}), Usual());
+      check({rows, num_codes, 5, 3});
+      check({rows, num_codes, 64, 2, false, rows / 2, 1});
+      check({rows, num_codes, 65, 2, true, rows - 1});
     }
   }
-  CheckCase(DpqCase({500, 12, 17, 4, false, 3, 0, true}), Usual());
-  CheckCase(DpqCase({500, 16, 24, 4, false, 3, 0, false, EE_FLOAT16}), Usual());
-  CheckCase(DpqCase({500, 16, 24, 4, false, 3, 0, false, EE_INT8}), Usual());
-  CheckCase(DpqCase({9000, 16, 64, 2}), Usual());
+  check({500, 12, 17, 4, false, 3, 0, true});
+  check({500, 16, 24, 4, false, 3, 0, false, EE_FLOAT16});
+  check({500, 16, 24, 4, false, 3, 0, false, EE_INT8});
+  check({9000, 16, 64, 2});
   // Sums of bytes up to 255 * 256, and more than sixteen bits hold.
-  CheckCase(DpqCase({200, 16, 256, 1}), Usual());
-  CheckCase(DpqCase({200, 16, 257, 1}), Usual());
+  check({200, 16, 256, 1});
+  check({200, 16, 257, 1});
 }
 
 void TestOthers() {

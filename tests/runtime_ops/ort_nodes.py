@@ -132,11 +132,15 @@ class Table:
         return self.node_model("EmbeddingBag", inputs, tensors, {"mode": mode, "weighted": weighted} | attributes)
 
     def logits_model(
-        self, dtype: type = np.float32, rank: int = 2, tensors: Mapping[str, np.ndarray] | None = None
+        self,
+        dtype: type = np.float32,
+        rank: int = 2,
+        tensors: Mapping[str, np.ndarray] | None = None,
+        **attributes: int | None,
     ) -> onnx.ModelProto:
         """One logits node."""
         hidden = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.node_model("Logits", [("hidden", hidden, rank)], tensors, {}, [hidden])
+        return self.node_model("Logits", [("hidden", hidden, rank)], tensors, attributes, [hidden])
 
     def topk_model(
         self,
@@ -145,11 +149,13 @@ class Table:
         dtype: type = np.float32,
         rank: int = 2,
         tensors: Mapping[str, np.ndarray] | None = None,
+        **attributes: int | None,
     ) -> onnx.ModelProto:
         """One node for the k best; the graph has an input ``bias`` in either case."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         inputs = [("hidden", kind, rank), ("bias", kind, 1)]
-        return self.node_model("TopK", inputs, tensors, {"k": k, "biased": biased}, [kind, TensorProto.INT64])
+        attributes = {"k": k, "biased": biased} | attributes
+        return self.node_model("TopK", inputs, tensors, attributes, [kind, TensorProto.INT64])
 
     def node_model(
         self,

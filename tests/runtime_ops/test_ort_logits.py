@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ort_nodes import AntTable, Int8DpqTable, Table, assert_close, open_session, run
+from ort_nodes import AntTable, DpqTable, Int8DpqTable, Table, assert_close, open_session, run, run_all
 
 
 def assert_logits(table: Table, hidden: np.ndarray, threads: int = 1) -> np.ndarray:
@@ -55,6 +55,28 @@ def test_any_number_of_columns(columns):
 def test_many_rows_over_threads(threads, batch):
     table = AntTable(num_embeddings=5003, padding_idx=0)
     assert_logits(table, vectors(table, batch), threads)
+
+
+@pytest.mark.parametrize("memory_bytes", [None, 0, 4095, 4096, 2**63 - 1])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_memory_that_makes_a_head_faster_changes_no_number(memory_bytes, threads):
+    table = DpqTable(num_embeddings=1011, num_groups=8, padding_idx=5)  # 64 blocks of 64 bytes
+    hidden = vectors(table, 9)
+    np.testing.assert_array_equal(
+        run(open_session(table.logits_model(memory_bytes=memory_bytes), threads), hidden), assert_logits(table, hidden)
+    )
+    with_memory, without = (
+        run_all(open_session(table.topk_model(20, memory_bytes=bytes_), threads), hidden, np.zeros(0, np.float32))
+        for bytes_ in (memory_bytes, 0)
+    )
+    for got, expected in zip(with_memory, without, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("memory_bytes", [-1, -(2**63)])
+def test_memory_below_nothing_is_refused(memory_bytes):
+    with pytest.raises(Exception, match=rf"got memory_bytes={memory_bytes}, expected at least 0"):
+        open_session(DpqTable().logits_model(memory_bytes=memory_bytes))
 
 
 @pytest.mark.parametrize("shape", [(3, 23), (3, 25), (24, 3), (24, 0)])

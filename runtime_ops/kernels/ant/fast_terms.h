@@ -181,13 +181,7 @@ __attribute__((noinline)) inline void ReadTerms(const Table& table, float scale,
   block->rows = row;
 }
 
-// Terms of rows to come lie anywhere: asks for them early. Positions that a damaged table gives are no harm,
-// but must not become pointers, which may not leave their buffer. Always inlined: GCC 12 drops calls of
-// functions that only prefetch.
-__attribute__((always_inline)) inline void PrefetchAt(const unsigned char* array, size_t byte) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(array) + byte));
-}
-
+// Terms of rows to come lie anywhere: asks for them early. Positions that a damaged table gives are no harm.
 __attribute__((always_inline)) inline void PrefetchOffsets(const Table& table, int64_t id) {
   PrefetchAt(table.row_offsets, static_cast<size_t>(id) * sizeof(int32_t));
 }

@@ -27,14 +27,17 @@ struct Table {
   // float32 [shared ? 1 : num_groups], any alignment, where values are int8; not looked at elsewhere
   const unsigned char* value_scales;
   size_t value_scales_bytes;  // readable bytes at `value_scales`
-  int64_t num_embeddings;     // n
-  int64_t num_codes;          // K, 2 .. 65536
-  int64_t num_groups;         // D
-  int64_t group_width;        // s, values per group; a row has D*s
-  int64_t padding_idx;        // the row that is exactly +0.0 whatever is stored, or kNoPadding
-  ee_type value_type;         // float32, float16 or int8
-  int bits;                   // b, 1 .. 16
-  bool shared;                // all groups use values[0]
+  // The codes once more as heads read them fastest (blocks.h), or null; looked at where bits are 4
+  const unsigned char* blocks;
+  size_t blocks_bytes;     // readable bytes at `blocks`
+  int64_t num_embeddings;  // n
+  int64_t num_codes;       // K, 2 .. 65536
+  int64_t num_groups;      // D
+  int64_t group_width;     // s, values per group; a row has D*s
+  int64_t padding_idx;     // the row that is exactly +0.0 whatever is stored, or kNoPadding
+  ee_type value_type;      // float32, float16 or int8
+  int bits;                // b, 1 .. 16
+  bool shared;             // all groups use values[0]
 };
 
 // Bytes of one row of codes; false where num_groups or bits are out of their limits or the size overflows.

@@ -70,11 +70,13 @@ __attribute__((noinline)) void PadColumns(const unsigned char* from, size_t step
   for (size_t i = 0; i < rows; ++i) CopyRest(from + i * step, bytes, padded + i * kColumns);
 }
 
-// Adds the bytes of `rows` rows, for states whose bytes are `of_state` from each other.
+// Adds up the bytes of `rows` rows, for states whose bytes are `of_state` from each other.
 template <size_t kCount>
-__attribute__((always_inline)) inline void AddBytes(const Layout& layout, const unsigned char* codes,
-                                                    size_t rows, const unsigned char* bytes, size_t of_state,
+__attribute__((always_inline)) inline void AddBytes(const Layout& layout, size_t first, size_t rows,
+                                                    const unsigned char* bytes, size_t of_state,
                                                     Sums (&sums)[kCount]) {
+  const unsigned char* const codes = layout.codes + first * layout.row_bytes;
+  PrefetchAhead(codes, kScannedRows * layout.row_bytes);
   for (size_t at = 0; at < layout.row_bytes; at += kColumns) {
     const size_t left = layout.row_bytes - at, count = left < kColumns ? left : kColumns;
     const bool whole = rows == kScannedRows && count == kColumns;

@@ -4,24 +4,23 @@
 //
 //   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
 //
-// For that the words of the rows are turned, in registers: the word with groups 8k .. 8k+7 of every row
-// becomes a vector. That is a seventh of the instructions, and saves a second copy of the codes in another
-// order.
+// Vectors are the words with groups 8k .. 8k+7 of these rows. Where the table has blocks, they lie there;
+// otherwise the words of rows are turned in registers, which is a fourth of the time.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 
+#include "kernels/dpq/blocks.h"
 #include "kernels/dpq/fast_products.h"
 #include "kernels/words.h"
 
 namespace edge_embed::dpq {
 namespace {
 
-constexpr size_t kPermutedBits = 4;
 // States whose products are used together: their tables are to fit the first cache.
 constexpr size_t kPermutedStates = 4;
 
 inline bool Permutes(const Table& table) {
-  return kTurnsWords && table.bits == kPermutedBits && TablePays<OneState>(table);
+  return kTurnsWords && table.bits == kBlockedBits && TablePays<OneState>(table);
 }
 
 #if defined(__AVX2__) || defined(__aarch64__)
@@ -59,7 +58,7 @@ inline Floats CodeProducts(const unsigned char* values, size_t width, size_t row
 // As MakeProducts, of one state.
 __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& layout, const float* state,
                                             const Parts& parts, float* memory, float* products) {
-  constexpr size_t kCodes = size_t{1} << kPermutedBits;
+  constexpr size_t kCodes = size_t{1} << kBlockedBits;
   const size_t known = layout.last_code + 1, width = layout.width;
   const auto* hidden = reinterpret_cast<const unsigned char*>(state);
   for (size_t group = 0; group < layout.groups;
@@ -98,7 +97,7 @@ __attribute__((always_inline)) inline void AddWord(const TurnedWord& word,
   Nibbles(word, nibbles);
   for (size_t s = 0; s < kCount; ++s) {
     const auto term = [&](size_t j) __attribute__((always_inline)) {
-      return LookUp16(products[s] + table_at + (j << kPermutedBits), nibbles[j]);
+      return LookUp16(products[s] + table_at + (j << kBlockedBits), nibbles[j]);
     };
     const TurnedFloats next = others[s] + Tree<TurnedFloats, kCodesAtOnce>(term, 0);
     others[s] = sums[s];
@@ -106,10 +105,32 @@ __attribute__((always_inline)) inline void AddWord(const TurnedWord& word,
   }
 }
 
-// Calls add(word) for the words of `rows` rows, the one with their groups 0 .. 7 first.
+// Bytes that are read soon. Processors see a stream, but not beyond a page, and codes are too many for a
+// cache.
+__attribute__((always_inline)) inline void PrefetchAhead(const unsigned char* from, size_t bytes) {
+  constexpr size_t kAhead = 4096, kLine = 64;
+  for (size_t at = 0; at < bytes; at += kLine) PrefetchAt(from, kAhead + at);
+}
+
+// Calls add(word) for the words of the rows from `first` on, the one with their groups 0 .. 7 first.
 template <bool kUnrolled, class Add>
-__attribute__((always_inline)) inline void ForWords(const Layout& layout, const unsigned char* codes,
-                                                    size_t rows, const Add& add) {
+__attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t first, size_t rows,
+                                                    const Add& add) {
+#if defined(__AVX512F__)
+  static_assert(kTurnedRows == kBlockedRows, "a block is a vector for each word");
+  if (layout.blocks != nullptr && first % kBlockedRows == 0) {
+    const size_t words = (layout.row_bytes + kWordBytes - 1) / kWordBytes;
+    const unsigned char* word = layout.blocks + first * words * kWordBytes;
+#pragma GCC unroll 1
+    for (size_t k = 0; k < words; ++k, word += kVectorBytes) {
+      PrefetchAhead(word, kVectorBytes);
+      add((Words)LoadFloats(word));
+    }
+    return;
+  }
+#endif
+  const unsigned char* const codes = layout.codes + first * layout.row_bytes;
+  PrefetchAhead(codes, kTurnedRows * layout.row_bytes);
   for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
     const size_t left = layout.row_bytes - at;
     TurnedWord words[kTurnedWords];
@@ -131,14 +152,14 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, const 
 
 // Of `rows` rows, for each state.
 template <size_t kCount>
-__attribute__((always_inline)) inline void AddPermuted(const Layout& layout, const unsigned char* codes,
-                                                       size_t rows, const float* const (&products)[kCount],
+__attribute__((always_inline)) inline void AddPermuted(const Layout& layout, size_t first, size_t rows,
+                                                       const float* const (&products)[kCount],
                                                        TurnedFloats (&sums)[kCount]) {
   TurnedFloats others[kCount] = {};
   size_t table_at = 0;
-  ForWords<kCount == 1>(layout, codes, rows, [&](const TurnedWord& word) __attribute__((always_inline)) {
+  ForWords<kCount == 1>(layout, first, rows, [&](const TurnedWord& word) __attribute__((always_inline)) {
     AddWord<kCount>(word, products, table_at, sums, others);
-    table_at += kCodesAtOnce << kPermutedBits;
+    table_at += kCodesAtOnce << kBlockedBits;
   });
   for (size_t s = 0; s < kCount; ++s) sums[s] = sums[s] + others[s];
 }
@@ -154,13 +175,6 @@ inline void WriteLogits(const LogitsOutput& logits, const TurnedFloats& sums, si
   CopyBytes(run, rows * size, static_cast<unsigned char*>(logits.out.data) + logits.At(state, first) * size);
 }
 
-// Bytes that are read soon. Processors see a stream, but not beyond a page, and codes are too many for a
-// cache.
-__attribute__((always_inline)) inline void PrefetchAhead(const unsigned char* from, size_t bytes) {
-  constexpr size_t kAhead = 4096, kLine = 64;
-  for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + kAhead + at);
-}
-
 template <size_t kCount>
 __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& layout, const LogitsCall& call,
                                              size_t state, const float* tables, size_t of_table,
@@ -171,9 +185,7 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
     const size_t rows = call.end - first < kTurnedRows ? call.end - first : kTurnedRows;
     const uint64_t padding = static_cast<uint64_t>(table.padding_idx) - first;  // huge where there is none
     TurnedFloats sums[kCount] = {};
-    const unsigned char* const codes = layout.codes + first * layout.row_bytes;
-    PrefetchAhead(codes, kTurnedRows * layout.row_bytes);
-    AddPermuted<kCount>(layout, codes, rows, products, sums);
+    AddPermuted<kCount>(layout, first, rows, products, sums);
     for (size_t s = 0; s < kCount; ++s) {
       if (padding < rows) SetRow(of_padding[state + s], padding, &sums[s]);
       WriteLogits(call.logits, sums[s], state + s, first, rows);

@@ -41,10 +41,8 @@ class Scan {
     const bool as_they_are = as_they_are_;
     for (size_t first = begin; first < end; first += kScannedRows) {
       const size_t rows = end - first < kScannedRows ? end - first : kScannedRows;
-      const unsigned char* const codes = layout_.codes + first * layout_.row_bytes;
-      PrefetchAhead(codes, kScannedRows * layout_.row_bytes);
       Sums sums[kCount];
-      AddBytes<kCount>(layout_, codes, rows, bytes_ + state * of_state_, of_state_, sums);
+      AddBytes<kCount>(layout_, first, rows, bytes_ + state * of_state_, of_state_, sums);
       // The codes of the padding row say nothing of its logit.
       const bool has_padding = static_cast<uint64_t>(table_.padding_idx) - first < rows;
       for (size_t s = 0; s < kCount; ++s) {

@@ -17,10 +17,10 @@ constexpr size_t kScannedStates = 8;
 constexpr uint64_t kMostGroups = 1 << 16;  // of which a float holds the sum of bytes
 
 struct Sums {
-  Words low{}, high{};  // of the low and the high nibbles
+  Words all;
 
   Floats Upper(const Bound& bound) const {
-    return __builtin_convertvector(low + high, Floats) * bound.scale + bound.rest;
+    return __builtin_convertvector(all, Floats) * bound.scale + bound.rest;
   }
   void Uppers(const Bound& bound, float* uppers) const { StoreFloats(Upper(bound), uppers); }
 };
@@ -46,21 +46,23 @@ __attribute__((always_inline)) inline Words AddFour(Words index, const unsigned 
   return (Words)_mm512_maskz_dpbusd_epi32(0xFFFF, (__m512i)sums, found, _mm512_set1_epi8(1));
 }
 
-// Adds the bytes of `rows` rows, for states whose bytes are `of_state` from each other. An index is a nibble
-// and which of four it is.
+// Adds up the bytes of `rows` rows, for states whose bytes are `of_state` from each other. An index is a
+// nibble and which of four it is.
 template <size_t kCount>
-__attribute__((always_inline)) inline void AddBytes(const Layout& layout, const unsigned char* codes,
-                                                    size_t rows, const unsigned char* bytes, size_t of_state,
+__attribute__((always_inline)) inline void AddBytes(const Layout& layout, size_t first, size_t rows,
+                                                    const unsigned char* bytes, size_t of_state,
                                                     Sums (&sums)[kCount]) {
   constexpr uint32_t kNibbles = 0x0F0F0F0F, kWhich = 0x30201000;
-  ForWords<kCount == 1>(layout, codes, rows, [&](Words word) __attribute__((always_inline)) {
-    const Words low = (word & kNibbles) | kWhich, high = (word >> kPermutedBits & kNibbles) | kWhich;
+  Words lows[kCount] = {}, highs[kCount] = {};  // of the low and the high nibbles
+  ForWords<kCount == 1>(layout, first, rows, [&](Words word) __attribute__((always_inline)) {
+    const Words low = (word & kNibbles) | kWhich, high = (word >> kBlockedBits & kNibbles) | kWhich;
     for (size_t s = 0; s < kCount; ++s) {
-      sums[s].low = AddFour(low, bytes + s * of_state, sums[s].low);
-      sums[s].high = AddFour(high, bytes + s * of_state + 4 * kCodesOfGroup, sums[s].high);
+      lows[s] = AddFour(low, bytes + s * of_state, lows[s]);
+      highs[s] = AddFour(high, bytes + s * of_state + 4 * kCodesOfGroup, highs[s]);
     }
     bytes += kCodesAtOnce * kCodesOfGroup;
   });
+  for (size_t s = 0; s < kCount; ++s) sums[s].all = lows[s] + highs[s];
 }
 
 #endif

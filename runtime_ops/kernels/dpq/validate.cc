@@ -1,4 +1,4 @@
-#include "kernels/dpq/dpq.h"
+#include "kernels/dpq/blocks.h"
 
 namespace edge_embed::dpq {
 namespace {
@@ -62,6 +62,7 @@ ee_status Validate(const Table& table) {
   if (table.codes_bytes < codes_bytes) return EE_SHORT_CODES;
   if (table.values_bytes < values_bytes) return EE_SHORT_VALUES;
   if (table.value_scales_bytes < scales_bytes) return EE_SHORT_VALUE_SCALES;
+  if (table.blocks != nullptr && table.blocks_bytes < BlocksBytes(table).saturated()) return EE_SHORT_BLOCKS;
   return EE_OK;
 }
 

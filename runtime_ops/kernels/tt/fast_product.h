@@ -91,12 +91,12 @@ struct Product {
 };
 
 // A tile takes a little of each row of a slice, and processors do not foresee such steps: each asks for what
-// the tile to its right will take. Past the end of a slice that is no harm, but must not become a pointer.
+// the tile to its right will take.
 template <size_t kBytes>
 __attribute__((always_inline)) inline void PrefetchRight(const unsigned char* slice) {
   constexpr size_t kLine = 64;
   for (size_t byte = kBytes; byte + kLine <= 2 * kBytes; byte += kLine) {
-    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(slice) + byte));
+    PrefetchAt(slice, byte);
   }
 }
 
