@@ -23,7 +23,9 @@ from edge_embed.validation.validate import validate_export
 
 Model = nn.Module | StrPath
 
-TARGETS: dict[str, Callable[[LoweredProgram, Path, ExternalData, bool], ExportedFile]] = {"onnx": export_onnx}
+TARGETS: dict[str, Callable[[LoweredProgram, Path, ExternalData, bool, int | None], ExportedFile]] = {
+    "onnx": export_onnx
+}
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -116,6 +118,7 @@ def export(
     dynamic_shapes: Any = None,
     *,
     external_data: ExternalData = "auto",
+    memory_megabytes: int | None = None,
     force: bool = False,
     progress: Progress = _silent,
 ) -> ExportReport:
@@ -128,6 +131,8 @@ def export(
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         external_data: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
+        memory_megabytes: MiB that a session with the operator library may take for each use of a table, to be faster:
+            for rows of TT, without it none, and for heads of DPQ, without it as much as their codes.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
@@ -139,7 +144,7 @@ def export(
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
     _keep_source(program, Path(output))
     lowered = lower_program(program, progress)
-    return _report(lowered, TARGETS[target](lowered, Path(output), external_data, force))
+    return _report(lowered, TARGETS[target](lowered, Path(output), external_data, force, memory_megabytes))
 
 
 def _keep_source(program: Program, output: Path) -> None:
@@ -156,7 +161,7 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
     for report in lowered.reports:
         packed = lowered.tables.get(report.name)
         sizes = (packed.nbytes, packed.compression_ratio) if packed else (None, None)
-        tables.append(ExportedTable(*astuple(report), *sizes))
+        tables.append(ExportedTable(*astuple(report), *sizes, exported.session_bytes.get(report.name, 0)))
     files = {path: path.stat().st_size for path in exported.files}
     return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen)
 

@@ -66,7 +66,9 @@ def _of_model(path: Path) -> list[Subject]:
         for name, table in tables_of_nodes(exported.nodes, exported.weights).items():
             nodes = exported.nodes_of(list(table.initializers.values()))
             uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
-            found.append(Subject(name, table.method, partial(_packed, exported, table), (*uses, USES["kernel"])))
+            limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
+            make = partial(_packed, exported, table)
+            found.append(Subject(name, table.method, make, (*uses, USES["kernel"]), limit))
     return found
 
 

@@ -14,7 +14,7 @@ from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.packed.form import Packed
-from edge_embed.packed.sizes import check_count
+from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution
 
@@ -24,7 +24,8 @@ _METHODS: Mapping[str, tuple[tuple[str, ...], Callable[..., Packed]]] = {
     "ant": (("anchors", "nonzeros"), tables.ant),
     "tt": (("rank",), tables.tt),
 }
-_OF_TABLES = ("rows", "dim", *(name for names, _ in _METHODS.values() for name in names))
+_SIZES = ("rows", "dim", *(name for names, _ in _METHODS.values() for name in names))
+_OF_TABLES = (*_SIZES, "memory_megabytes")
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "method": tuple(_METHODS),
     "use": tuple(USES),
@@ -37,12 +38,13 @@ _FEW_ROWS = 64
 
 @dataclass(frozen=True)
 class Subject:
-    """A table that is measured, made when its turn comes, and its uses."""
+    """A table that is measured, made when its turn comes, its uses, and what memory a session may take for it."""
 
     name: str
     method: str
     make: Callable[[], Packed]
     uses: tuple[BenchUse, ...]
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Grid:
         anchors: A of ANT.
         nonzeros: m of ANT.
         rank: of TT.
+        memory_megabytes: MiB that a session may take for a table of TT or DPQ, to be faster; none: as by default.
         k: how many of the largest logits topk finds.
         batch: ids or states a call.
         ids: ``uniform``, ``zipf``.
@@ -81,6 +84,7 @@ class Grid:
     anchors: tuple[int, ...] = (100,)
     nonzeros: tuple[int, ...] = (8,)
     rank: tuple[int, ...] = (16,)
+    memory_megabytes: tuple[int, ...] = ()
     k: tuple[int, ...] = (10,)
     batch: tuple[int, ...] = ()
     ids: tuple[Distribution, ...] = get_args(Distribution)
@@ -95,9 +99,11 @@ class Grid:
             for word in getattr(self, name):
                 if word not in known:
                     raise BadInputError(f"{name}: got {word!r:.80}, expected some of {', '.join(known)}")
-        for name in (*_OF_TABLES, "batch"):
+        for name in (*_SIZES, "batch"):
             for number in getattr(self, name):
                 check_count(name, number)
+        for number in self.memory_megabytes:
+            check_count("memory_megabytes", number, least=0, most=MAX_SIZE >> 20)
         for number in self.batch if "bag" in self.use else ():
             if number > IDS_A_BAG and number % IDS_A_BAG:
                 raise BadInputError(
@@ -134,7 +140,7 @@ class Grid:
         Raises:
             BadInputError: if sizes make no table.
         """
-        found = []
+        found: list[Subject] = []
         for method, dim in product(self.method, self.dim):
             names, make = _METHODS[method]
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
@@ -143,8 +149,16 @@ class Grid:
                 words = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
                 for n, uses in self._uses_by_rows().items():
                     table = partial(_made, make, self.seed, n, dim, *settings)
-                    found.append(Subject(f"{method} {words}", method, table, uses))
+                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses))
         return found
+
+    def _with_memory(self, subject: Subject) -> Iterator[Subject]:
+        """The table with each amount of memory, where its method may take some."""
+        if not self.memory_megabytes or subject.method == "ant":
+            yield subject
+            return
+        for megabytes in self.memory_megabytes:
+            yield replace(subject, name=f"{subject.name} memory-megabytes={megabytes}", memory_bytes=megabytes << 20)
 
     @property
     def uses(self) -> tuple[BenchUse, ...]:

@@ -125,9 +125,12 @@ def kernel_isa() -> str:
 class Gather:
     """The kernel that looks rows up in a table, called several times in a row without Python between the calls."""
 
-    def __init__(self, packed: Packed) -> None:
+    def __init__(self, packed: Packed, memory_bytes: int = 0) -> None:
+        """Make the kernel ready; cores of TT are multiplied in advance within ``memory_bytes``."""
         self._packed = packed  # the struct points into it
-        self._table = ctypes.pointer(_struct(packed))
+        self._struct = _struct(packed)
+        self._merged = _merge(self._struct, memory_bytes) if isinstance(self._struct, _TTTable) else None
+        self._table = ctypes.pointer(self._struct)
         self._function = ctypes.cast(getattr(operators(), f"ee_{packed.method}_gather_f32_i64"), _POINTER)
         self._scratch = None if packed.method == "dpq" else self._scratch_buffer()
 
@@ -147,7 +150,7 @@ class Gather:
         status = getattr(operators(), f"ee_{self._packed.method}_scratch_bytes")(self._table, ctypes.byref(size))
         if status:
             raise RuntimeError(f"ee_{self._packed.method}_scratch_bytes gave status {status}")
-        return (ctypes.c_double * -(-size.value // 8))()
+        return _buffer(size.value)
 
 
 class Memory:
@@ -208,6 +211,23 @@ def _struct(packed: Packed) -> ctypes.Structure:
     assert isinstance(packed, PackedTT)
     cores = (_Core * _MAX_CORES)(*(_Core(*_array(core), *core.shape) for core in packed.cores))
     return _TTTable(cores, len(packed.cores), packed.num_embeddings, padding_idx, _type(packed.cores[0]))
+
+
+def _merge(table: _TTTable, most_bytes: int) -> Any:
+    """Use cores multiplied in advance where that saves products; gives the memory that holds them."""
+    size, scratch_size = ctypes.c_size_t(), ctypes.c_size_t()
+    this = ctypes.byref(table)
+    status = operators().ee_tt_merge_bytes(this, _SIZE(most_bytes), ctypes.byref(size), ctypes.byref(scratch_size))
+    memory, scratch = _buffer(size.value), _buffer(scratch_size.value)
+    if not status and size.value:
+        status = operators().ee_tt_merge(this, memory, size, scratch, scratch_size, this)
+    if status:
+        raise RuntimeError(f"ee_tt_merge gave status {status}")
+    return memory
+
+
+def _buffer(nbytes: int) -> Any:
+    return (ctypes.c_double * -(-nbytes // 8))()
 
 
 def _array(array: NDArray[Any]) -> tuple[int, int]:

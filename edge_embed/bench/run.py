@@ -77,7 +77,7 @@ def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
     found: list[Measurement] = []
     state = machine(max(grid.threads)) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
     for subject in subjects:
-        table = BenchTable(subject.name, subject.make(), dense_limit())
+        table = BenchTable(subject.name, subject.make(), dense_limit(), subject.memory_bytes)
         for use, threads in product(subject.uses, grid.threads):
             with _torch_threads(threads):
                 contest = Contest(table, use, grid, threads)

@@ -35,11 +35,13 @@ class BenchTable:
         name: of the table in its file, or what it was made from.
         packed: the table.
         dense_limit: the float32 table of the same rows is made up to this many bytes.
+        memory_bytes: that a session may take for it, to be faster; None: what is usual.
     """
 
     name: str
     packed: Packed
     dense_limit: int
+    memory_bytes: int | None = None
 
     @property
     def dense_bytes(self) -> int:

@@ -46,6 +46,7 @@ class BenchUse(ABC):
         most_calls: that are made for that.
         distributions: of the ids, where there are any.
         operator: the use of the node that is measured.
+        makes_rows: whether it makes whole rows, for which cores of TT may be multiplied in advance.
         inputs: of a call, types and ranks by name.
         outputs: of that node, by name.
     """
@@ -57,6 +58,7 @@ class BenchUse(ABC):
     most_calls: ClassVar[int] = 32
     distributions: ClassVar[tuple[Distribution, ...]] = ("uniform", "zipf")
     operator: ClassVar[Use]
+    makes_rows: ClassVar[bool] = True
     inputs: ClassVar[dict[str, tuple[type, int]]]
     outputs: ClassVar[tuple[str, ...]] = ("result",)
 
@@ -160,6 +162,7 @@ class Logits(BenchUse):
     sample = 4
     distributions = ("uniform",)  # there are no ids: every row is used
     operator: ClassVar[Use] = "logits"
+    makes_rows = False
     inputs: ClassVar = {"hidden": (np.float32, 2)}
 
     def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:

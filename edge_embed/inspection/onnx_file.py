@@ -148,6 +148,7 @@ class _Inspection:
             info.hash_status = "no hash"
             if self._manifest is not None:
                 self._differences.append(f"table {name!r:.80}: cannot be compared: no tensor or no hash of it")
+        info.session_bytes = table.session_bytes
         self._differences += check.differences
         return info
 

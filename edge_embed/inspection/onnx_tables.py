@@ -1,12 +1,12 @@
 """The compressed tables of an ONNX model as its nodes describe them, checked against their tensors."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape
@@ -73,6 +73,7 @@ class _Method:
 class _Use:
     leading: int  # inputs before those of the table
     attributes: tuple[str, ...] = ()
+    makes_rows: bool = True
 
 
 _METHODS = {
@@ -98,8 +99,8 @@ _METHODS = {
 _USES = {
     "Embedding": _Use(1),
     "EmbeddingBag": _Use(3, ("mode", "weighted")),
-    "Logits": _Use(1),
-    "TopK": _Use(2, ("k", "biased")),
+    "Logits": _Use(1, makes_rows=False),
+    "TopK": _Use(2, ("k", "biased"), makes_rows=False),
 }
 
 OPERATORS = {f"{method}{use}": (_METHODS[method], _USES[use]) for method in _METHODS for use in _USES}
@@ -116,6 +117,7 @@ class OnnxTable:
             (`check_specs`); None where a tensor is no initializer.
         padding_idx: The row that is exactly zero, or None.
         initializers: Name in the model of each tensor.
+        nodes: Of each node, whether it makes rows, and how many bytes a session may take for it; None: what is usual.
     """
 
     name: str
@@ -123,6 +125,13 @@ class OnnxTable:
     shape: TableShape | None
     padding_idx: int | None
     initializers: Mapping[str, str]
+    nodes: tuple[tuple[bool, int | None], ...] = field(default=(), compare=False)
+
+    @property
+    def session_bytes(self) -> int:
+        """Bytes that a session takes at most beside the table, to be faster."""
+        shape = self.shape
+        return sum(shape.session_bytes(*node) for node in self.nodes) if shape is not None else 0
 
 
 def nodes_of(model: ModelProto) -> list[NodeProto]:
@@ -153,9 +162,10 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
     for node in nodes:
         with located(f"node {node.name!r:.80} ({node.op_type:.80})"):
             table = _table(node, weights)
-        known = found.setdefault(table.name, table)
+        known = found.get(table.name, replace(table, nodes=()))
         if known != table:
             raise BadInputError(f"table {table.name!r:.80}: two nodes describe it differently: export it again")
+        found[table.name] = replace(known, nodes=(*known.nodes, *table.nodes))
     return found
 
 
@@ -177,7 +187,14 @@ def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     shape = method.shape(attributes, known) if len(known) == len(specs) else None
     if shape is not None and padding_idx is not None and not 0 <= padding_idx < shape.num_embeddings:
         raise BadInputError(f"padding_idx: got {padding_idx}, expected -1 to {shape.num_embeddings - 1}")
-    return OnnxTable(name, method.name, shape, padding_idx, initializers)
+    return OnnxTable(name, method.name, shape, padding_idx, initializers, ((use.makes_rows, _memory(attributes)),))
+
+
+def _memory(attributes: Attributes) -> int | None:
+    given = attributes.get(MEMORY_BYTES)
+    if given is not None and given < 0:
+        raise BadInputError(f"{MEMORY_BYTES}: got {given}, expected at least 0")
+    return given
 
 
 def check_specs(got: Mapping[str, TensorSpec], shape: TableShape) -> None:

@@ -109,7 +109,8 @@ def _parts(entry: TableInfo) -> str:
     method = _METHODS[entry.method]
     made_of = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(method.begin))
     selects = entry.total_inference_bytes - made_of
-    return (f"{method.selects} {_size(selects)} + " if selects else "") + f"{method.made_of} {_size(made_of)}"
+    session = f", a session up to {_size(entry.session_bytes)} more" if entry.session_bytes else ""
+    return (f"{method.selects} {_size(selects)} + " if selects else "") + f"{method.made_of} {_size(made_of)}{session}"
 
 
 def _dense(report: FileReport) -> Table:

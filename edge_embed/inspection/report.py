@@ -35,6 +35,7 @@ class TableInfo:
         compression_ratio: Bits of the dense float32 table / bits kept, by the formula of the method's paper.
         inference_bytes: Bytes of each tensor of the packed form, by name.
         total_inference_bytes: Together.
+        session_bytes: What a session with the operator library takes at most beside them, to be faster.
         stored_bytes: Bytes that this file spends on the table; more than at inference while trainable.
         share: ``stored_bytes`` / bytes of all files.
         hash_status: ``no hash`` if it was to be checked and the file holds none.
@@ -54,6 +55,7 @@ class TableInfo:
     stored_bytes: int
     share: float = 0.0
     hash_status: HashStatus = "not checked"
+    session_bytes: int = 0
 
 
 @dataclass

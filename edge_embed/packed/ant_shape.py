@@ -76,6 +76,10 @@ class ANTShape:
         anchor_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_anchors * self.embedding_dim
         return 32 * self.num_embeddings * self.embedding_dim / (entry_bits + anchor_bits)
 
+    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+        """None."""
+        return 0
+
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""
         return {

@@ -98,6 +98,18 @@ class DPQShape:
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
         return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * self.value_bytes)
 
+    @property
+    def blocks_bytes(self) -> int:
+        """Bytes of codes of four bits in blocks of 16 rows, of whole 4-byte words; 0 for other bits.
+
+        The operator library makes them with AVX-512 (runtime_ops/kernels/dpq/blocks.h).
+        """
+        return -(-self.num_embeddings // 16) * 16 * -(-self.row_bytes // 4) * 4 if self.bits == 4 else 0
+
+    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+        """The codes in blocks, for heads; all or nothing."""
+        return 0 if makes_rows or (limit is not None and self.blocks_bytes > limit) else self.blocks_bytes
+
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""
         return {

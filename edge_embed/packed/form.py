@@ -41,6 +41,12 @@ class TableShape(Protocol):
     def compression_ratio(self) -> float:
         """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
 
+    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+        """Bytes that a session with the operator library takes at most beside the table, to be faster.
+
+        For one node, which makes rows or else is a head, and whose attribute ``memory_bytes`` is ``limit``.
+        """
+
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors, ready for JSON."""
 

@@ -101,6 +101,28 @@ class TTShape:
         """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's; with float16 cores 16 instead of the second 32."""
         return 32 * self.num_embeddings * self.embedding_dim / (8 * self.nbytes)
 
+    def merged_bytes(self, most: int) -> int:
+        """Bytes of the cores that a session makes where it may take ``most`` for cores multiplied in advance.
+
+        The last cores become one of float32, [min(I_k ... I_N, n), R_{k-1}, J_k ... J_N, R_N], and those of float16
+        that are left become float32 too. Of all k that fit, the one with the least work a row is taken; 0 where
+        none has less than the table itself. The operator library decides the same (runtime_ops/kernels/tt/merge.h).
+        """
+        cores = list(zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False))
+        chosen, least = 0, _row_work(cores)
+        for first in range(len(cores) - 2, 0, -1):
+            rows = min(math.prod(self.row_shape[first:]), self.num_embeddings)
+            last = (rows, self.ranks[first], math.prod(self.col_shape[first:]), self.ranks[-1])
+            made = [last, *(cores[:first] if self.value_type == "float16" else [])]
+            nbytes = FLOAT_BYTES["float32"] * sum(map(math.prod, made))
+            if nbytes <= most and _row_work([*cores[:first], last]) < least:
+                chosen, least = nbytes, _row_work([*cores[:first], last])
+        return chosen
+
+    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+        """Cores multiplied in advance, for rows; without a limit none."""
+        return self.merged_bytes(limit or 0) if makes_rows else 0
+
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors. The cores do not show n."""
         return {
@@ -114,6 +136,15 @@ class TTShape:
         """``core_0`` ... ``core_{N-1}``, [I_k, R_{k-1}, J_k, R_k]."""
         factors = zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False)
         return {f"core_{k}": TensorSpec(self.value_type, shape) for k, shape in enumerate(factors)}
+
+
+def _row_work(cores: Sequence[tuple[int, int, int, int]]) -> int:
+    """Multiplications of a row, sum over k of J_1 ... J_k R_{k-1} R_k."""
+    columns, work = 1, 0
+    for _, before, factor, after in cores:
+        columns *= factor
+        work += columns * before * after
+    return work
 
 
 def _short(numbers: Sequence[int]) -> str:

@@ -62,6 +62,7 @@ class Measurement:
         num_embeddings: rows n.
         embedding_dim: columns d.
         packed_bytes: of its tensors.
+        session_bytes: that a session takes at most beside them, to be faster.
         dense_bytes: of the float32 table that it stands for.
         use: ``rows``, ``bag (mean)`` (or its other modes), ``logits``, ``topk`` or ``kernel``.
         k: how many of the largest logits are found; None but for ``topk``.
@@ -83,6 +84,7 @@ class Measurement:
     num_embeddings: int
     embedding_dim: int
     packed_bytes: int
+    session_bytes: int
     dense_bytes: int
     use: str
     k: int | None
@@ -166,6 +168,9 @@ def _subject(found: Measurement) -> tuple[str, int, int, str]:
 def _table(found: list[Measurement]) -> RenderableType:
     first = found[0]
     sizes = f"{first.num_embeddings:,} x {first.embedding_dim}, {first.packed_bytes / first.dense_bytes:.1%} of dense"
+    beside = max(one.session_bytes for one in found)
+    if beside:
+        sizes += f", a session up to {beside / first.dense_bytes:.1%} more"
     clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
     table = Table(
         "a call",

@@ -27,6 +27,7 @@ class ExportedTable:
         uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row.
         packed_bytes: bytes of the packed tensors, None if it was left.
         compression_ratio: by the formula of the method's paper, None if it was left.
+        session_bytes: that a session takes at most beside the file to be faster, in all its uses.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ExportedTable:
     uses: int
     packed_bytes: int | None
     compression_ratio: float | None
+    session_bytes: int
 
     def cells(self) -> list[str]:
         """A row for the terminal."""
@@ -55,8 +57,9 @@ class ExportedTable:
         if self.packed_bytes is None:
             return f"left: {self.reason}"
         shared = f", used {self.uses} times" if self.uses > 1 else ""
+        session = f", up to {self.session_bytes:,} bytes more in a session" if self.session_bytes else ""
         grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
-        return f"lowered{shared}" + (f", but no smaller than dense: {_SMALLER[self.method]}" if grew else "")
+        return f"lowered{shared}{session}" + (f", but no smaller than dense: {_SMALLER[self.method]}" if grew else "")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -29,6 +30,7 @@ from edge_embed.exporters.onnx.names import (
     DOMAIN_VERSION,
     IR_VERSION,
     MANIFEST_KEY,
+    MEMORY_BYTES,
     METADATA_KEY,
     OPSET,
     VOCABULARY_KEY,
@@ -45,6 +47,7 @@ from edge_embed.exporters.onnx.tt import TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
+from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program, ProgramInput
 
@@ -59,15 +62,21 @@ class ExportedFile:
         files: the ONNX file, then its weights file if there is one.
         dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
         frozen: dimensions that have one size, in the same form.
+        session_bytes: that a session takes at most beside the file to be faster, by table.
     """
 
     files: tuple[Path, ...]
     dynamic: Mapping[str, list[str]]
     frozen: Mapping[str, list[str]]
+    session_bytes: Mapping[str, int]
 
 
 def export_onnx(
-    lowered: LoweredProgram, path: Path, external_data: ExternalData = "auto", force: bool = False
+    lowered: LoweredProgram,
+    path: Path,
+    external_data: ExternalData = "auto",
+    force: bool = False,
+    memory_megabytes: int | None = None,
 ) -> ExportedFile:
     """Write a lowered program as ONNX (opset 18, IR 10).
 
@@ -76,9 +85,12 @@ def export_onnx(
         path: the file to write; weights go to ``<path>.data`` beside it where they are external.
         external_data: ``auto`` keeps one file up to 128 MB of weights.
         force: overwrite existing files; the weights file of a replaced model goes with it.
+        memory_megabytes: MiB that a session may take for each node, to be faster; None for what is usual, nothing
+            for rows of TT and as much as the codes for heads of DPQ.
 
     Raises:
-        BadInputError: if the program has no compressed table, or an operator without ONNX equivalent.
+        BadInputError: if the program has no compressed table, or an operator without ONNX equivalent, or megabytes
+            without a node that can use them.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     if not lowered.tables:
@@ -87,14 +99,18 @@ def export_onnx(
             f"the model has no compressed table (embeddings found: {dense}): train one as DPQEmbedding in "
             "place of nn.Embedding (`edge-embed compress`, for trained tables, is planned and not in this version)"
         )
+    if memory_megabytes is not None:
+        check_count("memory_megabytes", memory_megabytes, least=0, most=MAX_SIZE >> 20)
     model = build_model(lowered)
+    if memory_megabytes is not None:
+        _limit_memory(model, memory_megabytes << 20)
     data = [weights_file(path)] if goes_external(model, external_data) else []
     outdated = not data and has_weights_file(path)
     with new_files([*data, path], force=force) as temporary:
         write_model(model, temporary[-1], temporary[0] if data else None)
     if outdated:  # they belonged to the file that was replaced
         weights_file(path).unlink(missing_ok=True)
-    return ExportedFile((path, *data), _dimensions(model, str), _dimensions(model, int))
+    return ExportedFile((path, *data), _dimensions(model, str), _dimensions(model, int), _session_bytes(lowered, model))
 
 
 def build_model(lowered: LoweredProgram) -> ir.Model:
@@ -110,6 +126,30 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     _anonymize(model)
     model.metadata_props.update(_metadata(lowered))
     return model
+
+
+def _limit_memory(model: ir.Model, most_bytes: int) -> None:
+    """Say in every node for which a session may take memory how much."""
+    operators = [method.operator(use) for method in METHODS for use in method.memory_uses]
+    nodes = [node for node in model.graph if any(_is(node, operator) for operator in operators)]
+    if not nodes:
+        raise BadInputError(
+            "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
+            "of DPQ: leave it out"
+        )
+    for node in nodes:
+        node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
+
+
+def _session_bytes(lowered: LoweredProgram, model: ir.Model) -> Mapping[str, int]:
+    """What sessions take at most for the nodes of each table, beside the table."""
+    found: Counter[str] = Counter()
+    for operator in (operator for method in METHODS for operator in method.uses):
+        for node in (node for node in model.graph if _is(node, operator)):
+            name = str(node.inputs[operator.num_leading].name).rpartition(".")[0]
+            limit = node.attributes.get_int(MEMORY_BYTES, None)
+            found[name] += lowered.tables[name].shape.session_bytes(operator.makes_rows, limit)
+    return dict(found)
 
 
 def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:

@@ -9,3 +9,7 @@ IR_VERSION = 10
 MANIFEST_KEY = "edge_embed.tables"
 VOCABULARY_KEY = "edge_embed.vocabulary"
 METADATA_KEY = "edge_embed.metadata"
+
+# The attribute that says how many bytes a session may take for a node, to be faster. It changes no number but by its
+# rounding, and no body reads it.
+MEMORY_BYTES = "memory_bytes"

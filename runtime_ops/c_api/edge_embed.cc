@@ -2,6 +2,7 @@
 
 #include "kernels/dpq/blocks.h"
 #include "kernels/topk.h"
+#include "kernels/tt/merge.h"
 
 namespace {
 
@@ -81,6 +82,19 @@ tt::Table ToTable(const ee_tt_table& c) {
   table.padding_idx = c.padding_idx;
   table.core_type = ToType(c.core_type);
   return table;
+}
+
+ee_tt_table ToC(const tt::Table& table) {
+  ee_tt_table c{};
+  for (int64_t k = 0; k < table.num_cores; ++k) {
+    const tt::Core& core = table.cores[k];
+    c.cores[k] = {core.data, core.bytes, core.rows, core.rank_in, core.columns, core.rank_out};
+  }
+  c.num_cores = table.num_cores;
+  c.num_embeddings = table.num_embeddings;
+  c.padding_idx = table.padding_idx;
+  c.core_type = table.core_type;
+  return c;
 }
 
 bool HasVariant(int32_t index) { return index >= 0 && static_cast<size_t>(index) < edge_embed::kNumVariants; }
@@ -320,6 +334,14 @@ ee_status FindBest(const CTable* c_table, const float* hidden, int64_t batch, co
   return Report(status, bad, bad_row);
 }
 
+ee_status FindMerging(const ee_tt_table* c_table, uint64_t most_bytes, tt::Merging* merging) {
+  if (c_table == nullptr) return EE_NULL_POINTER;
+  const tt::Table table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid == EE_OK) *merging = tt::BestMerging(table, most_bytes);
+  return valid;
+}
+
 }  // namespace
 
 const char* ee_version(void) { return EDGE_EMBED_VERSION; }
@@ -472,4 +494,27 @@ ee_status ee_tt_topk_scratch_bytes(const ee_tt_table* table, int64_t k, size_t* 
 ee_status ee_tt_topk_f32(const ee_tt_table* table, const float* hidden, int64_t batch, const ee_topk* topk,
                          void* scratch, size_t scratch_bytes, int64_t* bad_row) {
   return FindBest(table, hidden, batch, topk, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_tt_merge_bytes(const ee_tt_table* table, size_t most_bytes, size_t* bytes,
+                            size_t* scratch_bytes) {
+  if (bytes == nullptr || scratch_bytes == nullptr) return EE_NULL_POINTER;
+  tt::Merging merging;
+  const ee_status status = FindMerging(table, most_bytes, &merging);
+  if (status != EE_OK) return status;
+  *bytes = merging.bytes;
+  *scratch_bytes = merging.scratch_doubles * sizeof(double);
+  return EE_OK;
+}
+
+ee_status ee_tt_merge(const ee_tt_table* table, void* memory, size_t bytes, void* scratch,
+                      size_t scratch_bytes, ee_tt_table* merged) {
+  tt::Merging merging;
+  const ee_status status = FindMerging(table, bytes, &merging);
+  if (status != EE_OK) return status;
+  if (merging.bytes == 0) return EE_SHORT_OUTPUT;
+  if (scratch_bytes < merging.scratch_doubles * sizeof(double)) return EE_SHORT_SCRATCH;
+  if (memory == nullptr || scratch == nullptr || merged == nullptr) return EE_NULL_POINTER;
+  *merged = ToC(Merge(ToTable(*table), merging, memory, static_cast<double*>(scratch)));
+  return EE_OK;
 }

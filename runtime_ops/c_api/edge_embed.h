@@ -117,6 +117,18 @@ EE_API ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes);
 EE_API ee_status ee_ant_scratch_bytes(const ee_ant_table* table, size_t* bytes);
 EE_API ee_status ee_tt_scratch_bytes(const ee_tt_table* table, size_t* bytes);
 
+/* The last cores of a table multiplied in advance (kernels/tt/merge.h): rows and bags take fewer products,
+ * for memory. *bytes is how much of it serves best, of `most_bytes` at most; 0 where nothing is gained, and
+ * then there is nothing to call. *scratch_bytes is needed during the call only. */
+EE_API ee_status ee_tt_merge_bytes(const ee_tt_table* table, size_t most_bytes, size_t* bytes,
+                                   size_t* scratch_bytes);
+
+/* *merged is a table with the same rows within rounding, and serves wherever `table` does. It points into
+ * `memory`, of any alignment, and to the cores of `table` that are not multiplied: both must stay. `bytes`
+ * and the scratch, aligned for double, are those of the function above; fewer bytes are EE_SHORT_OUTPUT. */
+EE_API ee_status ee_tt_merge(const ee_tt_table* table, void* memory, size_t bytes, void* scratch,
+                             size_t scratch_bytes, ee_tt_table* merged);
+
 /* rows[i, :] = row ids[i] of the table, float32 [num_ids, columns]; of DPQ bit-exact, else summed in float64
  * and rounded once.
  *

@@ -1,8 +1,8 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/blocks.cc kernels/dpq/bound.cc kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
-    kernels/vector.cc)
+set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/blocks.cc kernels/dpq/bound.cc kernels/element.cc kernels/status.cc
+    kernels/topk.cc kernels/tt/merge.cc kernels/use.cc kernels/variant.cc kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
 set(EDGE_EMBED_LEVEL_portable -O3)

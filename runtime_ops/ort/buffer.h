@@ -1,4 +1,4 @@
-// Memory for the time of one run, from the runtime's allocator.
+// Memory for the time of one call, from the runtime's allocator.
 #ifndef EDGE_EMBED_ORT_BUFFER_H_
 #define EDGE_EMBED_ORT_BUFFER_H_
 

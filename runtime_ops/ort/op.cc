@@ -109,9 +109,8 @@ OrtStatus* AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
   }
   if (kernel->prepared != nullptr) return nullptr;
   Message message = Begin(node);
-  message
-      << "got no memory for " << static_cast<int64_t>(bytes)
-      << " bytes that make it faster, expected as many: export the model again with fewer --memory-megabytes";
+  message << "got no memory for " << static_cast<int64_t>(bytes)
+          << " bytes that would make it faster: export the model again with fewer --memory-megabytes";
   return Fail(node, message);
 }
 

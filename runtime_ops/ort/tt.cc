@@ -1,7 +1,11 @@
 // The ONNX operators of TT and TR, version 1. The table is
 //   core_0 .. core_{N-1}, N = 2 .. 6, each [I_k, R_{k-1}, J_k, R_k], all float32 or all float16
-// with the attributes format_version, num_embeddings and padding_idx (-1: none); d = J_1 * ... * J_N.
+// with the attributes format_version, num_embeddings and padding_idx (-1: none); d = J_1 * ... * J_N. Rows
+// and bags may have another, memory_bytes: so much memory may hold products of the last cores
+// (kernels/tt/merge.h); without it, none.
+#include "kernels/tt/merge.h"
 #include "ort/bag.h"
+#include "ort/buffer.h"
 #include "ort/logits.h"
 #include "ort/methods.h"
 #include "ort/rows.h"
@@ -32,9 +36,10 @@ struct Tt {
   static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
                               size_t num_tensors, Table* table);
   template <class Use>
-  static OrtStatus* Prepare(const OrtKernelInfo*, TableKernel<Tt>*) {
-    return nullptr;
+  static OrtStatus* Prepare(const OrtKernelInfo* info, TableKernel<Tt>* kernel) {
+    return Use::kMakesRows ? PrepareRows(info, kernel) : nullptr;
   }
+  static OrtStatus* PrepareRows(const OrtKernelInfo* info, TableKernel<Tt>* kernel);
 };
 static_assert(CountOf(Tt::kTensors) == tt::kMaxCores, "one input for each core that a table may have");
 
@@ -74,6 +79,19 @@ OrtStatus* Tt::MakeTable(const Node& node, const Attributes& attributes, const T
   table->padding_idx = attributes.padding_idx;
   table->core_type = tensors[0].type;
   return CheckTable(node, *table, tensors);
+}
+
+OrtStatus* Tt::PrepareRows(const OrtKernelInfo* info, TableKernel<Tt>* kernel) {
+  uint64_t most_bytes = 0;
+  if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
+  const tt::Merging merging = tt::BestMerging(kernel->table, most_bytes);
+  if (merging.bytes == 0) return nullptr;
+  if (OrtStatus* status = AllocatePrepared(kernel, merging.bytes)) return status;
+  Buffer scratch(*kernel->node.api);
+  if (OrtStatus* status = scratch.Allocate(kernel->node, merging.scratch_doubles, sizeof(double)))
+    return status;
+  kernel->table = Merge(kernel->table, merging, kernel->prepared, static_cast<double*>(scratch.data()));
+  return nullptr;
 }
 
 }  // namespace

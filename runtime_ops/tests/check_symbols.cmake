@@ -1,6 +1,7 @@
 # What a built library exports, and for a freestanding one that it needs nothing from anywhere.
 # Usage: cmake -DREADELF=... -DLIBRARY=... -DFREESTANDING=ON|OFF -P check_symbols.cmake
-set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_isa ee_isa_name ee_isa_runs ee_status_message ee_version)
+set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_isa ee_isa_name ee_isa_runs ee_status_message ee_tt_merge
+             ee_tt_merge_bytes ee_version)
 foreach(method IN ITEMS ant dpq tt)
   foreach(name IN ITEMS bag_f32_i32 bag_f32_i64 gather_f32_i32 gather_f32_i64 logits_f32 scratch_bytes topk_f32
           topk_scratch_bytes)

@@ -24,6 +24,25 @@ void TakeCores(Reader& in, ee_tt_table* table) {
   }
 }
 
+// The same uses of the table with cores multiplied in advance, if anything is gained within any number of
+// bytes.
+void FuzzMerged(Reader& in, const ee_tt_table& table) {
+  const size_t most = in.Take<uint8_t>() < 200 ? kMaxScratch : in.Take<size_t>();
+  size_t bytes = 0, scratch_size = 0;
+  const ee_status status = ee_tt_merge_bytes(&table, most, &bytes, &scratch_size);
+  if (status != EE_OK || bytes == 0 || bytes > kMaxScratch || scratch_size > kMaxScratch) return;
+  const size_t missing = in.Take<uint8_t>() < 200 ? 0 : 1 + in.Take<uint8_t>() % bytes;
+  const Block memory(bytes - missing), scratch(scratch_size);
+  ee_tt_table merged{};
+  const ee_status made =
+      ee_tt_merge(&table, memory.data.get(), memory.size, scratch.data.get(), scratch_size, &merged);
+  CHECK(bytes <= most && (made == EE_OK || missing > 0));
+  if (made != EE_OK) return;
+  CHECK(merged.num_cores < table.num_cores && merged.num_embeddings == table.num_embeddings);
+  FuzzGather<int64_t>(in, merged, ee_tt_scratch_bytes, ee_tt_gather_f32_i64);
+  FuzzUses(in, merged, ee_tt_scratch_bytes, ee_tt_bag_f32_i64, ee_tt_logits_f32);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -47,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzGather<int64_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i64);
   FuzzGather<int32_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i32);
   FuzzUses(in, table, ee_tt_scratch_bytes, ee_tt_bag_f32_i64, ee_tt_logits_f32);
+  FuzzMerged(in, table);
   FuzzTopK(in, table, ee_tt_scratch_bytes, ee_tt_topk_scratch_bytes, ee_tt_topk_f32);
   return 0;
 }

@@ -95,6 +95,18 @@ void TestBadIdsAmongMany() {
   }
 }
 
+// The one number of row 0.
+double RowZero(const tt::Table& table) {
+  const GuardedBuffer scratch = MakeScratch(table);
+  const std::vector<int64_t> ids = {0};
+  float row = 0;
+  size_t bad = 0;
+  CHECK(Validate(table) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 1, Output{&row, EE_FLOAT32}, Doubles(scratch),
+                                        &bad) == EE_OK);
+  return static_cast<double>(row);
+}
+
 // A large path, then small ones that would each be rounded up if they were added to it one by one. Every core
 // has one row and one column; state_k is (a sum of all of state_{k-1}, small, small, ...).
 void CheckRoundings(const std::vector<int64_t>& ranks, float small) {
@@ -124,16 +136,12 @@ void CheckRoundings(const std::vector<int64_t>& ranks, float small) {
                       1,
                       ranks[k + 1]};
   }
-  const GuardedBuffer scratch = MakeScratch(table);
-  const std::vector<int64_t> ids = {0};
-  float row = 0;
-  size_t bad = 0;
-  CHECK(Validate(table) == EE_OK);
-  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 1, Output{&row, EE_FLOAT32}, Doubles(scratch),
-                                        &bad) == EE_OK);
   const double growth =
       paths > 64 ? paths / 64 : 1;  // of the bound, with the number of terms (kernels/use.h)
-  CHECK(Rounded(static_cast<double>(row), exact, exact * growth, EE_FLOAT32));
+  CHECK(Rounded(RowZero(table), exact, exact * growth, EE_FLOAT32));
+  const MergedTable merged(table, UINT64_MAX);
+  CHECK((merged.bytes() == 0) == (ranks.size() == 3));
+  if (!TestsReference()) CHECK(Rounded(RowZero(merged.table()), exact, exact * growth, EE_FLOAT32));
 }
 
 void TestSumsWhoseRoundingsAllGoOneWay() {

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/tt/tt.h"
+#include "kernels/tt/merge.h"
 #include "tests/call.h"
 
 namespace edge_embed::testing {
@@ -100,6 +100,37 @@ class TtCase {
   TtShape shape_;
   std::vector<Encoded> cores_;
   std::vector<std::unique_ptr<Placed>> buffers_;
+};
+
+// The same table with cores multiplied in advance, in memory of exactly the size that was asked for.
+class MergedTable {
+ public:
+  MergedTable(const tt::Table& table, uint64_t most_bytes, size_t misalign = 0)
+      : merging_(tt::BestMerging(table, most_bytes)), memory_(merging_.bytes + misalign) {
+    const GuardedBuffer scratch(merging_.scratch_doubles * sizeof(double));
+    table_ = merging_.bytes == 0 ? table : tt::Merge(table, merging_, memory_.data(), Doubles(scratch));
+  }
+
+  const tt::Table& table() const { return table_; }
+  size_t bytes() const { return merging_.bytes; }
+
+ private:
+  tt::Merging merging_;
+  GuardedBuffer memory_;
+  tt::Table table_;
+};
+
+// A case whose kernels run on that.
+class MergedCase : public TtCase {
+ public:
+  explicit MergedCase(const TtShape& shape, uint64_t most_bytes = UINT64_MAX)
+      : TtCase(shape), merged_(TtCase::table(), most_bytes, shape.misalign) {}
+
+  tt::Table table() const { return merged_.table(); }
+  size_t bytes() const { return merged_.bytes(); }
+
+ private:
+  MergedTable merged_;
 };
 
 }  // namespace edge_embed::testing

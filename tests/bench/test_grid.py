@@ -23,6 +23,20 @@ def test_every_combination_is_a_table():
     ]
 
 
+def test_memory_of_a_session_concerns_methods_that_take_some():
+    grid = Grid.parse(None, False, method="ant,dpq,tt", use="rows", rank="2,3", memory_megabytes="0,8")
+    assert [(subject.name, subject.memory_bytes) for subject in grid.subjects()] == [
+        ("ant anchors=100 nonzeros=8", None),
+        ("dpq codes=16 groups=64 memory-megabytes=0", 0),
+        ("dpq codes=16 groups=64 memory-megabytes=8", 8 << 20),
+        ("tt rank=2 memory-megabytes=0", 0),
+        ("tt rank=2 memory-megabytes=8", 8 << 20),
+        ("tt rank=3 memory-megabytes=0", 0),
+        ("tt rank=3 memory-megabytes=8", 8 << 20),
+    ]
+    assert [subject.memory_bytes for subject in Grid(method=("tt",), use=("rows",)).subjects()] == [None]
+
+
 def test_uses_of_one_size_share_a_table():
     tables, heads = Grid(method=("ant",)).subjects()
     assert [use.name for use in tables.uses] == ["rows", "bag", "kernel"]
@@ -83,6 +97,8 @@ def test_presets_make_tables_of_any_method(preset):
         ({"threads": "0"}, "threads: got 0"),
         ({"k": "0"}, "k: got 0, expected a constant integer from 1 to 1000"),
         ({"k": "10,1001"}, "k: got 1001"),
+        ({"memory_megabytes": "-1"}, "memory_megabytes: got -1, expected zero or a positive integer"),
+        ({"memory_megabytes": str(1 << 43)}, "memory_megabytes: got .*, expected at most"),
     ],
 )
 def test_what_is_no_value_is_refused(options, message):
@@ -107,4 +123,6 @@ def test_sizes_that_make_no_table_are_refused_before_one_is_made(options, messag
 def test_a_file_has_its_own_sizes():
     with pytest.raises(BadInputError, match="rows: got a value beside a file"):
         Grid.parse(None, True, rows="5")
+    with pytest.raises(BadInputError, match="memory_megabytes: got a value beside a file"):
+        Grid.parse(None, True, memory_megabytes="5")
     assert Grid.parse(None, True, batch="8").batch == (8,)

@@ -37,6 +37,14 @@ def test_a_status_of_a_kernel_becomes_an_error(packed):
         gather(np.array([[50, 1], [4, 1]]), rows)  # in the first of two calls
 
 
+@pytest.mark.parametrize("memory_bytes", [0, 100, 1 << 20])
+def test_cores_are_multiplied_within_the_memory_that_is_given(memory_bytes):
+    packed = tables.tt(np.random.default_rng(0), 50, 12, 3)
+    ids, rows = np.arange(50).reshape(2, 25), np.empty((25, 12), np.float32)
+    native.Gather(packed, memory_bytes)(ids, rows)
+    np.testing.assert_allclose(rows, packed.rows(ids[-1]), rtol=0, atol=1e-5)
+
+
 def test_reading_and_multiplying_do_as_much_as_they_say():
     ones = np.zeros(2048 + 64, np.uint8)
     start = -ones.ctypes.data % 64

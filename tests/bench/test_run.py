@@ -66,8 +66,8 @@ def test_the_json_has_the_keys_that_programs_rely_on(report):
     assert list(found) == ("schema_version file seed rounds machine method roofs measurements".split())
     assert found["schema_version"] == 1
     assert list(found["measurements"][0]) == (
-        "table method num_embeddings embedding_dim packed_bytes dense_bytes use k batch items ids cache threads "
-        "operations bytes gigaflops gigabytes_per_second ours peers".split()
+        "table method num_embeddings embedding_dim packed_bytes session_bytes dense_bytes use k batch items ids cache "
+        "threads operations bytes gigaflops gigabytes_per_second ours peers".split()
     )
     assert list(found["measurements"][0]["peers"][0]) == (
         "name what cpu_microseconds wall_microseconds nanoseconds_per_item empty_call_microseconds empty_call_share "
@@ -96,6 +96,23 @@ def test_a_dense_table_that_is_too_large_leaves_the_others_in(monkeypatch):
     assert reasons["torch embedding"]
     assert not reasons["portable body"]
     assert not reasons["faiss PQ decode"]
+
+
+def test_cores_multiplied_in_advance_are_measured_beside_others():
+    uses = ("rows", "bag", "logits", "kernel")
+    found = run.bench(replace(TINY, method=("tt",), use=uses, memory_megabytes=(0, 1), peers=("torch",))).measurements
+    of_rows = [(one.table, one.session_bytes > 0) for one in found if one.use != "logits"]
+    assert of_rows == [("tt rank=2 memory-megabytes=0", False)] * 3 + [("tt rank=2 memory-megabytes=1", True)] * 3
+    assert [one.session_bytes for one in found if one.use == "logits"] == [0, 0]
+    plain, merged = ([one.ours.error for one in found if one.session_bytes > 0 == wanted] for wanted in (False, True))
+    assert plain != merged  # the same numbers in other roundings
+
+
+def test_the_memory_that_a_file_allows_is_used(tmp_path):
+    table = edge_embed.TTEmbedding(200, 32, rank=2)
+    edge_embed.export(table, "onnx", tmp_path / "m.onnx", torch.tensor([[1]]), memory_megabytes=1)
+    found = run.bench(Grid.parse(None, True, batch="8", ids="uniform", peers="torch", rounds=3), tmp_path / "m.onnx")
+    assert {(one.use, one.session_bytes > 0) for one in found.measurements} == {("rows", True), ("kernel", True)}
 
 
 def test_only_the_libraries_asked_for_take_part():

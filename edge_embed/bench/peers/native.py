@@ -60,7 +60,7 @@ class _Reading:
 
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    return partial(_NativeCalls, native.Gather(table.packed), table.packed.embedding_dim)
+    return partial(_NativeCalls, native.Gather(table.packed, table.memory_bytes or 0), table.packed.embedding_dim)
 
 
 def _copy(table: BenchTable, use: BenchUse, threads: int) -> Bind:

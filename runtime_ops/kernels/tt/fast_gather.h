@@ -1,7 +1,8 @@
 // rows[i, :] = row(ids[i]), in blocks of ids. Where many of a block share all digits but the last with
-// another, as the frequent words of a text do, those follow one another, so that a chain keeps its states.
-// Slices of the next row are not asked for early: cores are small enough to stay in cache, and it was never
-// faster.
+// another, as the frequent words of a text do, those follow one another, so that a chain keeps its states; of
+// two cores, which may be what merge.h makes, the state is a mere slice.
+// Slices of the next row are not asked for early: it was never faster, neither of cores that stay in cache
+// nor of those that merge.h makes.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_GATHER_H_
 
@@ -43,7 +44,8 @@ __attribute__((noinline)) void FindOrder(const Table& table, const Ids& ids, siz
     order->positions[count] = static_cast<uint16_t>(count);
   }
   order->count = count;
-  if (shared <= count / 4) return;  // rows that are written one after the other gain more
+  // Rows that are written one after the other gain more.
+  if (shared <= count / 4 || table.num_cores == 2) return;
   size_t k = 0;
   for (size_t next : lasts) {
     for (; next != 0; next = before[next - 1]) order->positions[k++] = static_cast<uint16_t>(next - 1);

@@ -4,7 +4,10 @@
 // a term goes through run + log2(inner / run) roundings, each 2^-24 of what has been added up. RunLength aims
 // at 8 of them (4 units in the last place of float32) over all products of a row up to 64 paths through the
 // ranks, and at paths / 8 above. Over all ranks the worst are 9 for three cores (3 and 17; all equal ranks
-// and all powers of two stay below), 9 for two (65), and 12 for six cores with 45 paths.
+// and all powers of two stay below), 9 for two (65), and 12 for six cores with 45 paths. Numbers of a core
+// that was multiplied in advance (merge.h) are one more, and the paths inside of them count for the bound,
+// not for RunLength: with two such ranks or more the worst are 9 for two cores (33), 9 for three (3 and 9)
+// and 11 for five; where the ranks inside are 1, 10, 10 and 12.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_PRODUCT_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_PRODUCT_H_
 

@@ -1,0 +1,157 @@
+"""Memory that a session may take for cores of TT multiplied in advance, and for blocks of codes of DPQ heads."""
+
+import io
+
+import onnx
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+import edge_embed
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.inspection.render import render_file
+from edge_embed.validation.validate import ValidationOptions, validate_export
+
+N, D = 300, 24
+WAYS = ("library", "portable", "reference")
+
+
+class Model(nn.Module):
+    """Rows, bags and a head of one TT table, and rows of another method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.TTEmbedding(N, D, rank=4, padding_idx=3)
+        self.other = edge_embed.DPQEmbedding(N, D, 4, 3)
+        self.output = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(ids) + self.words(ids % 5) + self.other(ids)
+        return self.output(torch.tanh(hidden))
+
+
+class Head(nn.Module):
+    """A table that is a head only."""
+
+    def __init__(self, table: nn.Module) -> None:
+        super().__init__()
+        self.words = table
+        self.output = edge_embed.TiedOutput(self.words)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.output(hidden)
+
+
+def of_nodes(path) -> list[tuple[str, list[int]]]:
+    nodes = [node for node in onnx.load(path).graph.node if node.domain == "edge_embed"]
+    return sorted((node.op_type, [item.i for item in node.attribute if item.name == "memory_bytes"]) for node in nodes)
+
+
+@pytest.fixture
+def exported(export):
+    made = export(Model())
+    path = made.path.with_name("merged.onnx")
+    made.file = export_onnx(made.lowered, path, memory_megabytes=3)
+    return made
+
+
+def test_nodes_that_make_rows_have_it_and_bodies_do_not_change(export, exported):
+    most = 3 << 20
+    rows = ("TTEmbedding", [most])
+    assert of_nodes(exported.path) == [("DPQEmbedding", []), rows, rows, ("TTLogits", [])]
+    plain = onnx.load(exported.path.with_name("model.onnx"))
+    merged = onnx.load(exported.path)
+    assert list(merged.functions) == list(plain.functions)
+    onnx.checker.check_model(str(exported.path), full_check=True)
+    bags = export(edge_embed.TTEmbeddingBag(N, D, rank=4))
+    export_onnx(bags.lowered, bags.path, force=True, memory_megabytes=1)
+    assert of_nodes(bags.path) == [("TTEmbeddingBag", [1 << 20])]
+
+
+def test_without_it_a_file_has_the_same_bytes_as_before_and_twice_with_it_too(exported, tmp_path):
+    written = []
+    for name, megabytes in (("none", None), ("once", 3), ("twice", 3)):
+        export_onnx(exported.lowered, tmp_path / name, memory_megabytes=megabytes)
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == exported.path.with_name("model.onnx").read_bytes()
+    assert written[0] != written[1] == written[2] == exported.path.read_bytes()
+
+
+def test_every_way_to_run_it_gives_the_same(exported):
+    ids = torch.randint(0, N, (4, 7))
+    (expected,) = exported.trained(ids)
+    for way in WAYS:
+        (got,) = exported.run(way, ids)
+        torch.testing.assert_close(torch.from_numpy(got), torch.from_numpy(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_validation_passes_and_finds_a_wrong_row_all_the_same(exported, flip_bit):
+    def report():
+        options = ValidationOptions(iterations=2, warmup=0)
+        return validate_export(exported.program, exported.lowered, exported.path, options)
+
+    assert report().passed
+    flip_bit(exported.path, "words.core_2", byte=2, bit=0)
+    assert not report().passed
+
+
+def test_reports_tell_what_a_session_takes_for_every_node(exported):
+    each = exported.lowered.tables["words"].shape.merged_bytes(3 << 20)
+    assert each > 0
+    assert exported.file.session_bytes == {"words": 2 * each, "other": 0}
+    tables = {table.name: table.session_bytes for table in inspect_file(exported.path).tables}
+    assert tables == {"words": 2 * each, "other": 0}
+    console = Console(file=io.StringIO(), width=200)
+    render_file(inspect_file(exported.path), console)
+    assert f", a session up to {2 * each / 1024:.1f} KiB more" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(("num_codes", "blocks"), [(16, 19 * 2 * 64), (9, 19 * 2 * 64), (8, 0), (17, 0)])
+def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(export, num_codes, blocks):
+    made = export(Head(edge_embed.DPQEmbedding(N, D, num_codes, 12)), torch.randn(2, D))  # 19 blocks, 6 bytes a row
+    found = {}
+    for megabytes in (None, 0, 1):
+        file = export_onnx(made.lowered, made.path, force=True, memory_megabytes=megabytes)
+        (table,) = inspect_file(made.path).tables
+        assert file.session_bytes == {"words": table.session_bytes}
+        found[megabytes] = (table.session_bytes, of_nodes(made.path))
+    assert found == {
+        None: (blocks, [("DPQLogits", [])]),
+        0: (0, [("DPQLogits", [0])]),
+        1: (blocks, [("DPQLogits", [1 << 20])]),
+    }
+
+
+def test_the_workflow_passes_it_on(tmp_path):
+    table = edge_embed.TTEmbedding(N, D, rank=4)
+    report = edge_embed.export(table, "onnx", tmp_path / "a.onnx", torch.tensor([[1]]), memory_megabytes=2)
+    assert of_nodes(tmp_path / "a.onnx") == [("TTEmbedding", [2 << 20])]
+    (found,) = report.tables
+    assert found.session_bytes > 0
+    assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in found.cells()
+
+
+def test_megabytes_for_nothing_are_refused(export, make_table, tmp_path):
+    tables = edge_embed.TTEmbedding(N, D, rank=4), edge_embed.ANTEmbedding(N, D, 8)
+    for made in (export(make_table()), *(export(Head(table), torch.randn(2, D)) for table in tables)):
+        with pytest.raises(BadInputError, match="memory_megabytes: no session takes memory for the tables"):
+            export_onnx(made.lowered, tmp_path / "x.onnx", memory_megabytes=1)
+    assert not (tmp_path / "x.onnx").exists()
+
+
+@pytest.mark.parametrize("megabytes", [-1, 1 << 43, 1.5])
+def test_megabytes_that_are_no_number_of_bytes_are_refused(one_table, tmp_path, megabytes):
+    with pytest.raises(BadInputError, match="memory_megabytes: got "):
+        export_onnx(one_table.lowered, tmp_path / "x.onnx", memory_megabytes=megabytes)
+
+
+def test_a_hostile_attribute_is_refused_by_inspection(exported):
+    model = onnx.load(exported.path)
+    (attribute, *_) = [item for node in model.graph.node for item in node.attribute if item.name == "memory_bytes"]
+    attribute.i = -5
+    exported.path.write_bytes(model.SerializeToString())
+    with pytest.raises(BadInputError, match="memory_bytes: got -5, expected at least 0"):
+        inspect_file(exported.path)
