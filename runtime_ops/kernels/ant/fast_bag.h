@@ -1,10 +1,11 @@
 // out[b, :] = sum | mean over the terms of all rows of a bag, whichever row they are of: no row is made.
-// Where a bag has more terms than there are anchors, the weights of each anchor are added first. A
-// maximum needs the rows, one after the other.
+// Where a bag has about as many terms as there are anchors or more, the weights of each anchor are added
+// first, and several such bags are a product (kernels/ant/fast_mix.h). A maximum needs the rows, one after
+// the other.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
 
-#include "kernels/ant/fast_gather.h"
+#include "kernels/ant/fast_mix.h"
 
 namespace edge_embed::ant {
 namespace {
@@ -24,18 +25,21 @@ struct BagScratch {
         total(scratch),
         row(reinterpret_cast<float*>(total + columns)),
         merged(total + 2 * columns),
-        is_used(reinterpret_cast<unsigned char*>(merged + MergedAnchors(table))) {}
+        is_used(reinterpret_cast<unsigned char*>(merged + MergedAnchors(table))),
+        mix(merged + MergedAnchors(table) + MergedAnchors(table) / sizeof(double) + 1) {}
 
   size_t columns;
   double* total;           // [columns]
   float* row;              // [2, columns]: a row, and the largest numbers so far
   double* merged;          // [MergedAnchors], the sum of an anchor's weights
   unsigned char* is_used;  // [MergedAnchors], 1: the anchor has a weight
+  double* mix;             // [Mix::Doubles]
 };
 
 inline Size BagScratchDoubles(const Table& table) {
   const uint64_t anchors = MergedAnchors(table);
-  return Size(static_cast<uint64_t>(table.embedding_dim)) * 2 + anchors + anchors / sizeof(double) + 1;
+  return Size(static_cast<uint64_t>(table.embedding_dim)) * 2 + anchors + anchors / sizeof(double) + 1 +
+         Mix::Doubles(table);
 }
 
 // weights[t] * factor, rounded once.
@@ -48,7 +52,7 @@ __attribute__((noinline)) inline void ScaleWeights(double factor, size_t count, 
 // Adds the rows of a bag to scratch.total, each one times its sample weight and weight_scale.
 class BagSum {
  public:
-  BagSum(const Table& table, const Bags& bags, const BagScratch& scratch, bool merges)
+  BagSum(const FastTable& table, const Bags& bags, const BagScratch& scratch, bool merges)
       : table_(table), bags_(bags), scratch_(scratch), merges_(merges) {
     __builtin_memset(scratch.total, 0, scratch.columns * sizeof(double));
     if (!merges) return;
@@ -60,7 +64,8 @@ class BagSum {
   float Scale() const { return merges_ || bags_.sample_weights != nullptr ? 1.0F : table_.weight_scale; }
 
   // The rows of a block, the first of them that of ids[i].
-  void Add(size_t i, Block* block) const {
+  __attribute__((noinline)) void Add(size_t i, Block* block) {
+    terms_ += block->terms.count;
     const uint32_t* anchors = block->terms.anchors;
     float* weights = block->terms.weights;
     for (size_t j = 0; j < block->rows; ++j) {
@@ -76,6 +81,16 @@ class BagSum {
     if (merges_) return;
     const Terms& terms = block->terms;
     AddToTotal(table_, terms.anchors, terms.weights, terms.count, scratch_.total);
+  }
+
+  // Writes the weights times `factor` to mix[MergedAnchors] and returns the number of terms; 0, where they
+  // are not merged or so few that no product is precise enough.
+  size_t FinishMix(double factor, float* mix) const {
+    const size_t anchors = MergedAnchors(table_);
+    if (!merges_ || LongestRun(anchors, terms_) == 0) return 0;
+    const double* const __restrict merged = scratch_.merged;
+    for (size_t a = 0; a < anchors; ++a) mix[a] = static_cast<float>(merged[a] * factor);
+    return terms_;
   }
 
   // `terms` is a buffer. An anchor without a term is left out: it may hold what is not a number.
@@ -102,56 +117,85 @@ class BagSum {
   }
 
   void Merge(double factor, const uint32_t* anchors, const float* weights, size_t count) const {
+    double* const merged = scratch_.merged;  // a store of a byte could change what scratch_ refers to
+    unsigned char* const is_used = scratch_.is_used;
     for (size_t t = 0; t < count; ++t) {
-      scratch_.merged[anchors[t]] += factor * static_cast<double>(weights[t]);
-      scratch_.is_used[anchors[t]] = 1;
+      merged[anchors[t]] += factor * static_cast<double>(weights[t]);
+      is_used[anchors[t]] = 1;
     }
   }
 
-  const Table& table_;
+  const FastTable& table_;
   const Bags& bags_;
   const BagScratch& scratch_;
   bool merges_;
+  size_t terms_ = 0;
 };
 
 inline bool IsPadding(const Table& table, int64_t id) { return id == table.padding_idx && id != kNoPadding; }
 
 // The rows of a block, the first of them that of ids[i], or one row that is too long for a block.
-inline ee_status AddBlock(const Table& table, size_t i, Block* block, const BagSum& sum) {
+inline ee_status AddBlock(const Table& table, size_t i, Block* block, BagSum* sum) {
   if (block->rows > 0) {
-    sum.Add(i, block);
+    sum->Add(i, block);
     return EE_OK;
   }
   for (Range row = block->ranges[0]; row.begin < row.end;) {
-    const ee_status status = ReadPart(table, sum.Scale(), &row, block);
+    const ee_status status = ReadPart(table, sum->Scale(), &row, block);
     if (status != EE_OK) return status;
-    sum.Add(i, block);
+    sum->Add(i, block);
   }
   return EE_OK;
 }
 
-// The ids [range), to scratch.total.
-inline ee_status SumBag(const Table& table, const Ids& ids, const Bags& bags, const Range& range, size_t last,
-                        const BagScratch& scratch, size_t* bad_position) {
-  const size_t count = range.end - range.begin;
+// What all bags of a call have in common.
+struct BagCall {
+  const FastTable& table;
+  const Ids& ids;
+  const Bags& bags;
+  size_t last;  // where the ids of the call end
+  BagScratch scratch;
+  RowWriter rows;
+
+  Range At(size_t bag) const {
+    return {static_cast<size_t>(Load<int64_t>(bags.offsets, bag)),
+            static_cast<size_t>(Load<int64_t>(bags.offsets, bag + 1))};
+  }
+  void Store(size_t bag) const { StoreTotal(scratch.total, scratch.columns, rows.type, rows.At(bag, 0)); }
+};
+
+// Whether weights are to be added by anchor. A product pays earlier than that alone.
+inline bool Merges(const Table& table, size_t ids, bool mixes) {
   const uint64_t average = static_cast<uint64_t>(table.num_weights / table.num_embeddings);
   const size_t merged = MergedAnchors(table);
-  const BagSum sum(table, bags, scratch, merged > 0 && (Size(average) * count).saturated() >= merged);
+  return merged > 0 && (Size(average) * ids).saturated() >= (mixes ? merged - merged / 4 : merged);
+}
+
+// A bag to scratch.total; or its weights to mix[anchors] and the number of its terms to *mixed, where mix is
+// not null and it has terms enough.
+__attribute__((noinline)) inline ee_status SumBag(const BagCall& call, size_t bag, float* mix, size_t* mixed,
+                                                  size_t* bad_position) {
+  const Range range = call.At(bag);
+  const size_t count = range.end - range.begin;
+  BagSum sum(call.table, call.bags, call.scratch, Merges(call.table, count, mix != nullptr));
   Block block;
   size_t counted = count;
   for (size_t i = range.begin; i < range.end; i += block.rows) {
-    ee_status status = FillBlock(table, ids, i, range.end, last, sum.Scale(), &block);
+    ee_status status = FillBlock(call.table, call.ids, i, range.end, call.last, sum.Scale(), &block);
     if (status != EE_OK) i += block.rows;
-    if (status == EE_OK) status = AddBlock(table, i, &block, sum);
+    if (status == EE_OK) status = AddBlock(call.table, i, &block, &sum);
     if (status != EE_OK) {
       *bad_position = i;
       return status;
     }
     counted -= block.paddings;
   }
+  const bool divides = call.bags.mode == BagMode::kMean && counted > 1;
+  const double divisor = divides ? static_cast<double>(counted) : 1.0;
+  if (mix != nullptr) *mixed = sum.FinishMix(1 / divisor, mix);
+  if (mix != nullptr && *mixed > 0) return EE_OK;
   sum.Finish(&block.terms);
-  if (bags.mode != BagMode::kMean || counted < 2) return EE_OK;
-  for (size_t c = 0; c < scratch.columns; ++c) scratch.total[c] /= static_cast<double>(counted);
+  for (size_t c = 0; divides && c < call.scratch.columns; ++c) call.scratch.total[c] /= divisor;
   return EE_OK;
 }
 
@@ -164,15 +208,16 @@ inline void KeepLargestFloats(const float* row, size_t count, float* largest) {
 }
 
 // The largest numbers of rows as Gather makes them, to scratch.total.
-inline ee_status FindLargest(const Table& table, const Ids& ids, const Range& range,
-                             const BagScratch& scratch, size_t* bad_position) {
+inline ee_status FindLargest(const BagCall& call, size_t bag, size_t* bad_position) {
+  const Range range = call.At(bag);
+  const BagScratch& scratch = call.scratch;
   float* const row = scratch.row;
   float* const largest = row + scratch.columns;
   bool is_first = true;
   for (size_t i = range.begin; i < range.end; ++i) {
-    if (IsPadding(table, ids.At(i))) continue;
-    const ee_status status =
-        WriteRows(table, ids, i, i + 1, is_first ? largest : row, EE_FLOAT32, scratch.total, bad_position);
+    if (IsPadding(call.table, call.ids.At(i))) continue;
+    const ee_status status = WriteRows(call.table, call.ids, i, i + 1, is_first ? largest : row, EE_FLOAT32,
+                                       scratch.total, bad_position);
     if (status != EE_OK) return status;
     if (!is_first) KeepLargestFloats(row, scratch.columns, largest);
     is_first = false;
@@ -185,21 +230,71 @@ inline ee_status FindLargest(const Table& table, const Ids& ids, const Range& ra
   return EE_OK;
 }
 
-inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
-                     const Output& out, double* scratch_doubles, size_t* bad_position) {
-  const BagScratch scratch(table, scratch_doubles);
-  const size_t last = static_cast<size_t>(Load<int64_t>(bags.offsets, end));
-  const RowWriter rows{static_cast<unsigned char*>(out.data), out.type, scratch.columns};
-  for (size_t bag = begin; bag < end; ++bag) {
-    const Range range{static_cast<size_t>(Load<int64_t>(bags.offsets, bag)),
-                      static_cast<size_t>(Load<int64_t>(bags.offsets, bag + 1))};
-    const ee_status status = bags.mode == BagMode::kMax
-                                 ? FindLargest(table, ids, range, scratch, bad_position)
-                                 : SumBag(table, ids, bags, range, last, scratch, bad_position);
-    if (status != EE_OK) return status;
-    StoreTotal(scratch.total, scratch.columns, out.type, rows.At(bag, 0));
+// Bags that wait for others, to be written by one product.
+class MixedBags {
+ public:
+  MixedBags(const BagCall& call, const Mix& mix) : call_(call), mix_(mix) {}
+
+  float* Next() const { return mix_.Row(count_); }
+
+  // The weights of bag `bag`, which follows the last one, are in Next().
+  void Add(size_t bag, size_t terms) {
+    if (count_ == 0) first_ = bag;
+    if (count_ == 0 || terms < fewest_) fewest_ = terms;
+    if (++count_ == mix_.capacity()) Write();
   }
+
+  // Changes scratch.total.
+  __attribute__((noinline)) void Write() {
+    if (!kMultiplies || count_ == 0) return;
+    const size_t run = LongestRun(static_cast<size_t>(call_.table.num_anchors), fewest_);
+    uint64_t bad = mix_.Write(count_, run, call_.rows, first_);
+    for (; bad != 0; bad &= bad - 1) {
+      const size_t bag = first_ + static_cast<size_t>(__builtin_ctzll(bad));
+      size_t position;  // of no error: the bag was read before
+      SumBag(call_, bag, nullptr, nullptr, &position);
+      call_.Store(bag);
+    }
+    count_ = 0;
+  }
+
+ private:
+  const BagCall& call_;
+  const Mix& mix_;
+  size_t first_ = 0, count_ = 0, fewest_ = 0;
+};
+
+// Bag, by any loops.
+inline ee_status BagBy(const Loops& loops, const Table& all, const Ids& ids, const Bags& bags, size_t begin,
+                       size_t end, const Output& out, double* scratch, size_t* bad_position) {
+  const FastTable table(all, loops);
+  const BagScratch parts(table, scratch);
+  const BagCall call{table, ids,
+                     bags,  static_cast<size_t>(Load<int64_t>(bags.offsets, end)),
+                     parts, {static_cast<unsigned char*>(out.data), out.type, parts.columns}};
+  const Mix mix(table, parts.mix);
+  MixedBags mixed(call, mix);
+  const bool mixes = Mix::Takes(table) && end - begin >= kFewestMixBags;
+  for (size_t bag = begin; bag < end; ++bag) {
+    size_t terms = 0;
+    const ee_status status = bags.mode == BagMode::kMax
+                                 ? FindLargest(call, bag, bad_position)
+                                 : SumBag(call, bag, mixes ? mixed.Next() : nullptr, &terms, bad_position);
+    if (terms > 0) {
+      mixed.Add(bag, terms);
+      continue;
+    }
+    if (status == EE_OK) call.Store(bag);
+    mixed.Write();
+    if (status != EE_OK) return status;
+  }
+  mixed.Write();
   return EE_OK;
+}
+
+inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
+                     const Output& out, double* scratch, size_t* bad_position) {
+  return BagBy(OwnLoops(), table, ids, bags, begin, end, out, scratch, bad_position);
 }
 
 }  // namespace

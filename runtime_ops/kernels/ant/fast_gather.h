@@ -4,6 +4,7 @@
 #define EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
 
 #include "kernels/ant/fast_sum.h"
+#include "kernels/fast_numbers.h"
 
 namespace edge_embed::ant {
 namespace {
@@ -27,11 +28,12 @@ inline ee_status ReadPart(const Table& table, float scale, Range* row, Block* bl
   block->rows = 1;
   block->ranges[0] = {row->begin, row->end - row->begin < kMaxTerms ? row->end : row->begin + kMaxTerms};
   row->begin = block->ranges[0].end;
+  block->terms.count = block->Count(0);
   ReadTerms(table, scale, block);
   return block->rows == 1 ? EE_OK : EE_BAD_ANCHOR_ID;
 }
 
-inline ee_status SumLongRow(const Table& table, Range row, Block* block, double* total) {
+inline ee_status SumLongRow(const FastTable& table, Range row, Block* block, double* total) {
   __builtin_memset(total, 0, static_cast<size_t>(table.embedding_dim) * sizeof(double));
   while (row.begin < row.end) {
     const ee_status status = ReadPart(table, table.weight_scale, &row, block);
@@ -56,13 +58,15 @@ ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end,
   ee_status status = EE_OK;
   size_t rows = 0;
   block->paddings = 0;
-  for (size_t terms = 0; i + rows < end && rows < kBlockRows; ++rows) {
+  size_t& terms = block->terms.count;
+  for (terms = 0; i + rows < end && rows < kBlockRows; ++rows) {
     Range* const range = &block->ranges[rows];
     const int64_t id = ids.At(i + rows);
     status = FindRow(table, id, range);
     if (status != EE_OK) break;
-    terms += range->end - range->begin;
-    if (terms > kMaxTerms) break;
+    const size_t count = range->end - range->begin;
+    if (terms + count > kMaxTerms) break;
+    terms += count;
     if (id == table.padding_idx) ++block->paddings;
     // Row offsets must be there before they say what else to ask for.
     if (last - i > rows + kBlockRows) PrefetchTerms(table, ids.At(i + rows + kBlockRows));
@@ -71,24 +75,6 @@ ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end,
   block->rows = rows;
   ReadTerms(table, scale, block);
   return block->rows < rows ? EE_BAD_ANCHOR_ID : status;
-}
-
-// out[c] = numbers[c] in another type.
-__attribute__((noinline)) inline void StoreAs(ee_type type, const float* numbers, size_t count, void* out) {
-  if (type == EE_FLOAT32) {
-    __builtin_memcpy(out, numbers, count * sizeof(float));
-    return;
-  }
-  size_t c = 0;
-  for (; c + kLanes <= count; c += kLanes) {
-    StoreHalves(LoadFloats(numbers + c), static_cast<unsigned char*>(out) + c * sizeof(Half));
-  }
-  if (c == count) return;
-  float last[kLanes] = {};
-  unsigned char halves[kLanes * sizeof(Half)];
-  __builtin_memcpy(last, numbers + c, (count - c) * sizeof(float));
-  StoreHalves(LoadFloats(last), halves);
-  __builtin_memcpy(static_cast<unsigned char*>(out) + c * sizeof(Half), halves, (count - c) * sizeof(Half));
 }
 
 // kGroup terms at most. A row of float32 is summed where it goes.
@@ -101,11 +87,11 @@ inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const flo
   } else {
     float numbers[kBuffer];
     SumGroup(tiles, anchors, weights, count, reinterpret_cast<unsigned char*>(numbers));
-    StoreAs(type, numbers, tiles.count(), out);
+    NarrowNumbers(numbers, tiles.count(), {out, type}, 0);
   }
 }
 
-inline void WriteBlock(const Table& table, const Block& block, size_t row, const RowWriter& rows,
+inline void WriteBlock(const FastTable& table, const Block& block, size_t row, const RowWriter& rows,
                        double* total) {
   const size_t shortest_long = rows.columns < kLanes ? 0 : kGroup + 1;
   const uint32_t* anchors = block.terms.anchors;
@@ -121,7 +107,7 @@ inline void WriteBlock(const Table& table, const Block& block, size_t row, const
     weights += count;
   }
   if (shortest_long == 0) return;
-  for (Tiles tiles(table, kTile); tiles.Next();) {
+  for (Tiles tiles(table); tiles.Next();) {
     anchors = block.terms.anchors;
     weights = block.terms.weights;
     for (size_t j = 0; j < block.rows; ++j) {
@@ -136,7 +122,7 @@ inline void WriteBlock(const Table& table, const Block& block, size_t row, const
 }
 
 // Rows of the ids begin .. end-1, the first of them to `first`. Needs a double for each column.
-inline ee_status WriteRows(const Table& table, const Ids& ids, size_t begin, size_t end, void* first,
+inline ee_status WriteRows(const FastTable& table, const Ids& ids, size_t begin, size_t end, void* first,
                            ee_type type, double* total, size_t* bad_position) {
   const RowWriter rows{static_cast<unsigned char*>(first), type, static_cast<size_t>(table.embedding_dim)};
   Block block;
@@ -158,11 +144,17 @@ inline ee_status WriteRows(const Table& table, const Ids& ids, size_t begin, siz
 
 inline Size GatherScratch(const Table& table) { return static_cast<uint64_t>(table.embedding_dim); }
 
+// Gather, by any loops.
+inline ee_status GatherBy(const Loops& loops, const Table& table, const Ids& ids, size_t begin, size_t end,
+                          const Output& rows, double* scratch, size_t* bad_position) {
+  const size_t first = begin * static_cast<size_t>(table.embedding_dim) * SizeOf(rows.type);
+  return WriteRows(FastTable(table, loops), ids, begin, end, static_cast<unsigned char*>(rows.data) + first,
+                   rows.type, scratch, bad_position);
+}
+
 inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                         double* scratch, size_t* bad_position) {
-  const size_t first = begin * static_cast<size_t>(table.embedding_dim) * SizeOf(rows.type);
-  return WriteRows(table, ids, begin, end, static_cast<unsigned char*>(rows.data) + first, rows.type, scratch,
-                   bad_position);
+  return GatherBy(OwnLoops(), table, ids, begin, end, rows, scratch, bad_position);
 }
 
 }  // namespace

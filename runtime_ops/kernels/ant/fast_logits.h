@@ -190,8 +190,7 @@ inline void WriteLogits(const LogitsCall& call, const float* tile, size_t lanes,
     if (lanes > 1 && b % 4 == 0) {
       for (size_t r = 0; r < rows; r += 4) TransposeQuads(tile + r * lanes + b, lanes, columns, r);
     }
-    StoreAs(out.type, lanes > 1 ? columns[b % 4] : tile, rows,
-            static_cast<unsigned char*>(out.data) + call.logits.At(first + b, row) * SizeOf(out.type));
+    NarrowNumbers(lanes > 1 ? columns[b % 4] : tile, rows, out, call.logits.At(first + b, row));
   }
 }
 
@@ -221,7 +220,7 @@ inline ee_status LogitsByProducts(const LogitsCall& call, size_t lanes, size_t f
 // One row after the other, multiplied with every state.
 inline ee_status LogitsByRows(const LogitsCall& call, size_t begin, size_t end, double* total,
                               size_t* bad_position) {
-  const Table& table = call.table;
+  const FastTable table(call.table, kLoops);
   const size_t columns = static_cast<size_t>(table.embedding_dim);
   Block block;
   for (size_t row = begin; row < end; ++row) {

@@ -10,15 +10,35 @@
 #define EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 
 #include "kernels/ant/fast_terms.h"
+#include "kernels/fast_product.h"
 #include "kernels/simd.h"
 #include "kernels/vector.h"
 
 namespace edge_embed::ant {
+
+// A part of the columns of the anchors.
+struct Part {
+  const unsigned char* first;  // of anchor 0
+  size_t anchor_bytes;         // from one anchor to the next
+  size_t count;                // `lanes` of the loops at least
+};
+
+// out[c] = sum over t < terms of factors[t] * anchor[ids[t]][c]; float32 at any alignment.
+using SumFunction = void(const Part& part, const uint32_t* ids, const float* factors, unsigned char* out);
+
+// The innermost loops, which may be those of a better instruction set than that of what calls them.
+struct Loops {
+  SumFunction* wholes[2];  // kPiece terms, of float32 and of float16 anchors
+  SumFunction* adding[2];  // the same, added to what is in out
+  size_t lanes;
+  void (*multiply)(const Product& product);
+};
+
 namespace {
 
 constexpr size_t kPiece = 8;
 constexpr size_t kGroup = 4 * kPiece;
-constexpr size_t kTile = 256;  // columns at most that are summed at a time, so that buffers fit the stack
+constexpr size_t kTile = 512;  // columns at most that are summed at a time, so that buffers fit the stack
 
 template <class Anchor>
 Floats LoadAnchor(const unsigned char* anchor, size_t column);
@@ -44,15 +64,9 @@ __attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&
   }
 }
 
-// A part of the columns of the anchors.
-struct Part {
-  const unsigned char* first;  // of anchor 0
-  size_t anchor_bytes;         // from one anchor to the next
-  size_t count;                // kLanes at least
-};
-
-// out[c] = sum over t < kCount of weights[t] * anchor[anchors[t]][c]; float32 at any alignment.
-template <size_t kCount, class Anchor>
+// out[c] = sum over t < kCount of weights[t] * anchor[anchors[t]][c]; float32 at any alignment. kAdds: what
+// is in out[c] is added to it.
+template <size_t kCount, class Anchor, bool kAdds = false>
 void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsigned char* out) {
   const unsigned char* anchors[kCount];
   Floats weights[kCount];
@@ -62,28 +76,39 @@ void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsig
     weights[t] = Broadcast(factors[t]);
   }
   const size_t count = part.count;  // a store could change what `part` refers to
-  size_t c = 0;
-  for (; c + kLanes <= count; c += kLanes) {
-    StoreFloats(SumAt<Anchor, kCount>(anchors, weights, c), out + c * sizeof(float));
-  }
-  if (c == count) return;
-  c = count - kLanes;  // some columns a second time, with the same result
-  StoreFloats(SumAt<Anchor, kCount>(anchors, weights, c), out + c * sizeof(float));
+  const auto sum = [&](size_t c) __attribute__((always_inline)) {
+    const Floats terms = SumAt<Anchor, kCount>(anchors, weights, c);
+    return kAdds ? LoadFloats(out + c * sizeof(float)) + terms : terms;
+  };
+  const size_t last = count - kLanes;  // some columns a second time, with the same result
+  const Floats rest = sum(last);
+  for (size_t c = 0; c < last; c += kLanes) StoreFloats(sum(c), out + c * sizeof(float));
+  StoreFloats(rest, out + last * sizeof(float));
 }
 
-using PieceFunction = void(const Part&, const uint32_t*, const float*, unsigned char*);
-
+// Of less than kPiece terms.
 template <class Anchor>
-constexpr PieceFunction* kPieceFunctions[kPiece] = {
+constexpr SumFunction* kSumFunctions[kPiece - 1] = {
     SumPiece<1, Anchor>, SumPiece<2, Anchor>, SumPiece<3, Anchor>, SumPiece<4, Anchor>,
-    SumPiece<5, Anchor>, SumPiece<6, Anchor>, SumPiece<7, Anchor>, SumPiece<8, Anchor>};
+    SumPiece<5, Anchor>, SumPiece<6, Anchor>, SumPiece<7, Anchor>};
+
+// Where there is no instruction for float16, anchors are widened first.
+#if defined(__F16C__) || defined(__aarch64__)
+using HalfAnchor = Half;
+#else
+using HalfAnchor = float;
+#endif
+constexpr Loops kLoops{{SumPiece<kPiece, float>, SumPiece<kPiece, HalfAnchor>},
+                       {SumPiece<kPiece, float, true>, SumPiece<kPiece, HalfAnchor, true>},
+                       kLanes,
+                       MultiplyAll};
 
 constexpr size_t kBuffer = kTile + kLanes;  // columns that a tile may have
 
-// The same for float16 where there is no instruction for it, and 8 copies of what takes its place would be
-// large.
+// Float16 where there is no instruction for it, and copies of what takes its place would be large: `sum`,
+// which is of float32 anchors, takes them widened.
 __attribute__((noinline)) inline void SumWidened(const Part& part, const uint32_t* ids, const float* factors,
-                                                 size_t terms, unsigned char* out) {
+                                                 size_t terms, SumFunction* sum, unsigned char* out) {
   float anchors[kPiece][kBuffer];
   static constexpr uint32_t kInOrder[kPiece] = {0, 1, 2, 3, 4, 5, 6, 7};
   for (size_t t = 0; t < terms; ++t) {
@@ -95,25 +120,32 @@ __attribute__((noinline)) inline void SumWidened(const Part& part, const uint32_
     }
   }
   const Part widened{reinterpret_cast<const unsigned char*>(anchors), sizeof(anchors[0]), part.count};
-  kPieceFunctions<float>[terms - 1](widened, kInOrder, factors, out);
+  sum(widened, kInOrder, factors, out);
 }
 
-inline PieceFunction* const* FunctionsFor(ee_type type) {
-  if constexpr (kHalvesAreFast) {
-    if (type == EE_FLOAT16) return kPieceFunctions<Half>;
-  }
-  return kPieceFunctions<float>;
+// A table, and the loops to use for it.
+struct FastTable : Table {
+  FastTable(const Table& table, const Loops& chosen) : Table(table), loops(chosen) {}
+  const Loops& loops;
+};
+
+// kLoops, without the compiler's knowing: it would make a second copy of all that takes loops.
+inline const Loops& OwnLoops() {
+  const Loops* loops = &kLoops;
+  __asm__("" : "+r"(loops));
+  return *loops;
 }
 
-// The columns of the anchors in tiles: all have kLanes columns at least, for which there must be as many.
+// The columns of the anchors in tiles, wide ones where all anchors' stay in cache: all have kLanes columns at
+// least, for which there must be as many.
 class Tiles {
  public:
-  Tiles(const Table& table, size_t width)
+  explicit Tiles(const FastTable& table)
       : anchors_(table.anchors),
         size_(SizeOf(table.anchor_type)),
         all_(static_cast<size_t>(table.embedding_dim)),
-        width_(width),
-        functions_(FunctionsFor(table.anchor_type)) {}
+        width_(table.num_anchors <= kFewAnchors ? kTile : kTile / 2),
+        loops_(table.loops) {}
 
   // One after the other: begin() is the first column, Next() is false after the last tile.
   bool Next() {
@@ -126,19 +158,26 @@ class Tiles {
   size_t begin() const { return begin_; }
   size_t count() const { return part_.count; }
 
-  // 1 to kPiece terms.
-  void Sum(const uint32_t* anchors, const float* weights, size_t terms, void* out) const {
-    if (!kHalvesAreFast && size_ == sizeof(Half)) {
-      SumWidened(part_, anchors, weights, terms, static_cast<unsigned char*>(out));
-      return;
+  // 1 to kPiece terms; where these are kPiece and `adds`, added to what is there.
+  void Sum(const uint32_t* anchors, const float* weights, size_t terms, bool adds, unsigned char* out) const {
+    const bool is_half = size_ == sizeof(Half);
+    const Loops& loops = part_.count < loops_.lanes ? kLoops : loops_;
+    SumFunction* sum = adds ? loops.adding[is_half] : loops.wholes[is_half];
+    if (terms < kPiece)
+      sum = is_half ? kSumFunctions<HalfAnchor>[terms - 1] : kSumFunctions<float>[terms - 1];
+    if (!kHalvesAreFast && is_half) {
+      SumWidened(part_, anchors, weights, terms, sum, out);
+    } else {
+      sum(part_, anchors, weights, out);
     }
-    functions_[terms - 1](part_, anchors, weights, static_cast<unsigned char*>(out));
   }
 
  private:
+  static constexpr int64_t kFewAnchors = 256;
+
   const unsigned char* anchors_;
   size_t size_, all_, width_;
-  PieceFunction* const* functions_;
+  const Loops& loops_;
   size_t begin_ = 0, end_ = 0;
   Part part_{};
 };
@@ -152,17 +191,21 @@ __attribute__((noinline)) inline void AddFloats(const float* __restrict part, si
 // out[c] = the sum of 1 to kGroup terms.
 __attribute__((noinline)) inline void SumGroup(const Tiles& tiles, const uint32_t* anchors,
                                                const float* weights, size_t terms, unsigned char* out) {
-  float second[kBuffer], piece[kBuffer];
+  float numbers[2][kBuffer];
+  unsigned char* const second = reinterpret_cast<unsigned char*>(numbers[0]);
+  unsigned char* const piece = reinterpret_cast<unsigned char*>(numbers[1]);
   for (size_t t = 0; t < terms; t += 2 * kPiece) {
-    unsigned char* const pair = t == 0 ? out : reinterpret_cast<unsigned char*>(second);
+    unsigned char* const pair = t == 0 ? out : second;
     const size_t left = terms - t;
-    tiles.Sum(anchors + t, weights + t, left < kPiece ? left : kPiece, pair);
+    tiles.Sum(anchors + t, weights + t, left < kPiece ? left : kPiece, false, pair);
     if (left > kPiece) {
       const size_t next = left - kPiece;
-      tiles.Sum(anchors + t + kPiece, weights + t + kPiece, next < kPiece ? next : kPiece, piece);
-      AddFloats(piece, tiles.count(), pair);
+      const bool is_whole = next >= kPiece;
+      tiles.Sum(anchors + t + kPiece, weights + t + kPiece, is_whole ? kPiece : next, is_whole,
+                is_whole ? pair : piece);
+      if (!is_whole) AddFloats(numbers[1], tiles.count(), pair);
     }
-    if (t > 0) AddFloats(second, tiles.count(), out);
+    if (t > 0) AddFloats(numbers[0], tiles.count(), out);
   }
 }
 
@@ -173,7 +216,7 @@ __attribute__((noinline)) inline void AddPart(const float* __restrict part, size
 }
 
 // total[c] += the terms' sum, for all columns.
-__attribute__((noinline)) inline void AddToTotal(const Table& table, const uint32_t* anchors,
+__attribute__((noinline)) inline void AddToTotal(const FastTable& table, const uint32_t* anchors,
                                                  const float* weights, size_t count, double* total) {
   const size_t columns = static_cast<size_t>(table.embedding_dim);
   if (columns < kLanes) {
@@ -184,7 +227,7 @@ __attribute__((noinline)) inline void AddToTotal(const Table& table, const uint3
     return;
   }
   float group[kBuffer];
-  for (Tiles tiles(table, kTile); tiles.Next();) {
+  for (Tiles tiles(table); tiles.Next();) {
     double* sums = total + tiles.begin();
     for (size_t t = 0; t < count; t += kGroup) {
       SumGroup(tiles, anchors + t, weights + t, count - t < kGroup ? count - t : kGroup,

@@ -46,8 +46,12 @@ Words LoadWords(const unsigned char* from) {
 // GCC 12 goes from 8 to 32 bits number by number, but to 16 and from there by vectors.
 template <>
 inline Words LoadWords<uint8_t>(const unsigned char* from) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return (Words)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
   const Vector<uint8_t>::Type stored = *reinterpret_cast<const Vector<uint8_t>::Unaligned*>(from);
   return __builtin_convertvector(__builtin_convertvector(stored, Vector<uint16_t>::Type), Words);
+#endif
 }
 
 // How each type of anchor ids and of weights is read, a vector of them.
@@ -144,11 +148,14 @@ inline void DecodeWeights(const Table& table, float scale, const Range* ranges, 
 
 // The first of `count` anchors that there is none of, or `count`.
 inline size_t FirstBadAnchor(const Table& table, const uint32_t* anchors, size_t count) {
-  uint32_t largest = 0;
-  for (size_t t = 0; t < count; ++t) largest = anchors[t] > largest ? anchors[t] : largest;
-  const uint64_t all = static_cast<uint64_t>(table.num_anchors);
-  if (largest < all) return count;
+  if (table.num_anchors > int64_t{UINT32_MAX}) return count;
+  const uint32_t all = static_cast<uint32_t>(table.num_anchors);
+  Words bad{};
   size_t t = 0;
+  for (; t + kLanes <= count; t += kLanes) {
+    bad |= (Words)(*reinterpret_cast<const Vector<uint32_t>::Unaligned*>(anchors + t) >= all);
+  }
+  if (Any(bad)) t = 0;
   while (t < count && anchors[t] < all) ++t;
   return t;
 }
@@ -165,12 +172,10 @@ struct Block {
   size_t Count(size_t row) const { return ranges[row].end - ranges[row].begin; }
 };
 
-// Reads the terms of the rows of a block, with their weights times `scale`. From the first row on that has an
-// anchor that is none, rows are no longer in the block.
+// Reads the terms of the rows of a block, which are terms.count, with their weights times `scale`. From the
+// first row on that has an anchor that is none, rows are no longer in the block.
 __attribute__((noinline)) inline void ReadTerms(const Table& table, float scale, Block* block) {
   Terms& terms = block->terms;
-  terms.count = 0;
-  for (size_t j = 0; j < block->rows; ++j) terms.count += block->Count(j);
   DecodeAnchors(table, block->ranges, block->rows, terms.anchors);
   DecodeWeights(table, scale, block->ranges, block->rows, terms.weights);
   const size_t good = FirstBadAnchor(table, terms.anchors, terms.count);

@@ -12,4 +12,13 @@ constexpr Kernels<ant::Table> kAvx2Ant = ant::kFast;
 constexpr Kernels<dpq::Table> kAvx2Dpq = dpq::kFast;
 constexpr Variant kAvx2{"avx2", HasAvx2, &kAvx2Ant, &kAvx2Dpq, &tt::kFast, OfferAll};
 
+ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,
+                        size_t end, const Output& rows, double* scratch, size_t* bad_position) {
+  return ant::GatherBy(loops, table, ids, begin, end, rows, scratch, bad_position);
+}
+ee_status Avx2AntBag(const ant::Loops& loops, const ant::Table& table, const Ids& ids, const Bags& bags,
+                     size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position) {
+  return ant::BagBy(loops, table, ids, bags, begin, end, out, scratch, bad_position);
+}
+
 }  // namespace edge_embed

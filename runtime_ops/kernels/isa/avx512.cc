@@ -1,5 +1,6 @@
 // Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
 // would be the linker's to share with code for other processors.
+#include "kernels/ant/fast_sum.h"
 #include "kernels/dpq/fast_topk.h"
 #include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
@@ -7,6 +8,28 @@
 
 namespace edge_embed {
 namespace {
+
+ee_status AntGather(const ant::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
+                    double* scratch, size_t* bad_position) {
+  return Avx2AntGather(ant::kLoops, table, ids, begin, end, rows, scratch, bad_position);
+}
+Size AntGatherScratch(const ant::Table& table) { return kAvx2Ant.gather.scratch(table); }
+
+ee_status AntBag(const ant::Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
+                 const Output& out, double* scratch, size_t* bad_position) {
+  return Avx2AntBag(ant::kLoops, table, ids, bags, begin, end, out, scratch, bad_position);
+}
+Size AntBagScratch(const ant::Table& table) { return kAvx2Ant.bag.scratch(table); }
+
+void AntPrepare(const ant::Table& table, const float* hidden, size_t batch, double* prepared) {
+  kAvx2Ant.logits.prepare(table, hidden, batch, prepared);
+}
+Size AntPrepared(const ant::Table& table, size_t batch) { return kAvx2Ant.logits.prepared(table, batch); }
+ee_status AntLogits(const ant::Table& table, const HeadInput& input, size_t begin, size_t end,
+                    const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+  return kAvx2Ant.logits.run(table, input, begin, end, logits, scratch, bad_position);
+}
+Size AntLogitsScratch(const ant::Table& table) { return kAvx2Ant.logits.scratch(table); }
 
 ee_status DpqGather(const dpq::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                     double* scratch, size_t* bad_position) {
@@ -39,6 +62,9 @@ ee_status DpqLogits(const dpq::Table& table, const HeadInput& input, size_t begi
 Size DpqBlocks(const dpq::Table& table) { return dpq::Permutes(table) ? dpq::BlocksBytes(table) : Size(0); }
 Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2Dpq.logits.scratch(table); }
 
+constexpr Kernels<ant::Table> kAnt{{AntGather, AntGatherScratch},
+                                   {AntBag, AntBagScratch},
+                                   {AntLogits, AntLogitsScratch, AntPrepare, AntPrepared}};
 constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
                                    {DpqBag, DpqBagScratch},
                                    {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared, DpqBlocks},
@@ -46,6 +72,6 @@ constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
 
 }  // namespace
 
-constexpr Variant kAvx512{"avx512", HasAvx512, &kAvx2Ant, &kDpq, &tt::kFast, OfferAll};
+constexpr Variant kAvx512{"avx512", HasAvx512, &kAnt, &kDpq, &tt::kFast, OfferAll};
 
 }  // namespace edge_embed

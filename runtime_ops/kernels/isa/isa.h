@@ -12,15 +12,25 @@
 
 namespace edge_embed {
 
+namespace ant {
+struct Loops;  // kernels/ant/fast_sum.h
+}
+
 extern const Variant kPortable;  // what every processor of the architecture has: SSE2, NEON
 #if EDGE_EMBED_X86
-extern const Variant kAvx2;  // AVX2, FMA, F16C, BMI2
-extern const Variant
-    kAvx512;  // F, BW, DQ, VL, VBMI, VNNI as well: for TT and for heads of DPQ with four bits
+extern const Variant kAvx2;    // AVX2, FMA, F16C, BMI2
+extern const Variant kAvx512;  // F, BW, DQ, VL, VBMI, VNNI as well: for TT, for heads of DPQ with four bits
+                               // and for the innermost loops of ANT
 
 // Kernels of AVX2 that are not worth being compiled again.
 extern const Kernels<ant::Table> kAvx2Ant;
 extern const Kernels<dpq::Table> kAvx2Dpq;
+
+// Those of ANT by the innermost loops of another instruction set.
+ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,
+                        size_t end, const Output& rows, double* scratch, size_t* bad_position);
+ee_status Avx2AntBag(const ant::Loops& loops, const ant::Table& table, const Ids& ids, const Bags& bags,
+                     size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position);
 
 bool HasAvx2();
 bool HasAvx512();

@@ -7,49 +7,31 @@
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
 
-#include "kernels/tt/fast_product.h"
+#include "kernels/fast_numbers.h"
+#include "kernels/fast_product.h"
 #include "kernels/tt/tt.h"
 
 namespace edge_embed::tt {
 namespace {
 
+// For rows that are sums over `paths` paths through the ranks of `num_cores` cores. Long runs are faster.
+//
+// Rounding: this aims at 8 roundings of a term (4 units in the last place of float32) over all products of a
+// row (kernels/fast_product.h) up to 64 paths, and at paths / 8 above. Over all ranks the worst are 9 for
+// three cores (3 and 17; all equal ranks and all powers of two stay below), 9 for two (65), and 12 for six
+// cores with 45 paths. Numbers of a core that was multiplied in advance (merge.h) are one more, and the
+// paths inside of them count for the bound, not here: with two such ranks or more the worst are 9 for two
+// cores (33), 9 for three (3 and 9) and 11 for five; where the ranks inside are 1, 10, 10 and 12.
+__attribute__((always_inline)) inline size_t RunLength(uint64_t paths, size_t num_cores) {
+  if (paths >= 1024) return 32;
+  if (paths >= 256 && num_cores <= 3) return 16;
+  if (paths >= 160) return 8;
+  return num_cores == 2 ? 4 : 2;
+}
+
 __attribute__((always_inline)) inline size_t At(int64_t size) { return static_cast<size_t>(size); }
 __attribute__((always_inline)) inline unsigned char* Bytes(float* array) {
   return reinterpret_cast<unsigned char*>(array);
-}
-
-// to[k] = from[k] for numbers of `type`, float32 or float16.
-__attribute__((noinline)) void WidenNumbers(const unsigned char* from, ee_type type, size_t count,
-                                            float* to) {
-  if (type == EE_FLOAT32) {
-    __builtin_memcpy(to, from, count * sizeof(float));
-    return;
-  }
-  size_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) StoreFloats(LoadHalves(from + 2 * k), to + k);
-  if (k == count) return;
-  Half rest[kLanes] = {};
-  __builtin_memcpy(rest, from + 2 * k, (count - k) * sizeof(Half));
-  const Floats widened = LoadHalves(rest);
-  __builtin_memcpy(to + k, &widened, (count - k) * sizeof(float));
-}
-
-// array[first + k] = from[k]
-__attribute__((noinline)) void NarrowNumbers(const float* from, size_t count, const Output& array,
-                                             size_t first) {
-  unsigned char* to = static_cast<unsigned char*>(array.data) + first * SizeOf(array.type);
-  if (array.type == EE_FLOAT32) {
-    __builtin_memcpy(to, from, count * sizeof(float));
-    return;
-  }
-  size_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) StoreHalves(LoadFloats(from + k), to + 2 * k);
-  if (k == count) return;
-  Floats rest{};
-  Half narrowed[kLanes];
-  __builtin_memcpy(&rest, from + k, (count - k) * sizeof(float));
-  StoreHalves(rest, narrowed);
-  __builtin_memcpy(to + 2 * k, narrowed, (count - k) * sizeof(Half));
 }
 
 // The buffers of a call begin at cache lines, which the caller's need not.

@@ -10,7 +10,7 @@
 //
 // which is cheaper where there are few states or many rows to a prefix.
 //
-// Rounding: to what a row goes through (kernels/tt/fast_product.h), W adds at most 8 + log2(P / 8) roundings,
+// Rounding: to what a row goes through (kernels/tt/fast_chain.h), W adds at most 8 + log2(P / 8) roundings,
 // and the last sum 9 + log2(d / 8). A logit is a sum of d * paths terms, for which 8 and from 64 terms on
 // terms / 8 are asked for: from 512 terms on this is less, however the ranks lie.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_LOGITS_H_

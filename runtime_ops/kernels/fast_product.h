@@ -1,22 +1,27 @@
 // out[p, c] = sum over r of state[p, r] * slice[r, c], in float32.
 //
 // Rounding: terms are added one by one in runs, and runs two by two like the nodes of a binary tree, so that
-// a term goes through run + log2(inner / run) roundings, each 2^-24 of what has been added up. RunLength aims
-// at 8 of them (4 units in the last place of float32) over all products of a row up to 64 paths through the
-// ranks, and at paths / 8 above. Over all ranks the worst are 9 for three cores (3 and 17; all equal ranks
-// and all powers of two stay below), 9 for two (65), and 12 for six cores with 45 paths. Numbers of a core
-// that was multiplied in advance (merge.h) are one more, and the paths inside of them count for the bound,
-// not for RunLength: with two such ranks or more the worst are 9 for two cores (33), 9 for three (3 and 9)
-// and 11 for five; where the ranks inside are 1, 10, 10 and 12.
-#ifndef EDGE_EMBED_KERNELS_TT_FAST_PRODUCT_H_
-#define EDGE_EMBED_KERNELS_TT_FAST_PRODUCT_H_
+// a term goes through run + ceil(log2(runs)) roundings, each 2^-24 of what has been added up. Who multiplies
+// says how long runs may be.
+#ifndef EDGE_EMBED_KERNELS_FAST_PRODUCT_H_
+#define EDGE_EMBED_KERNELS_FAST_PRODUCT_H_
 
 #include "kernels/simd.h"
 
-namespace edge_embed::tt {
+namespace edge_embed {
+
+struct Product {
+  const unsigned char* state;  // float32 [rows, inner], steps in bytes
+  size_t row_step, inner_step;
+  const unsigned char* slice;  // float32 [inner, columns], one row after the other
+  size_t rows, inner, columns;
+  size_t run;
+  unsigned char* out;  // float32 [rows, columns]
+};
+
 namespace {
 
-// Vectors narrower than a register, too: the last core has few columns.
+// Vectors narrower than a register, too: the last core of TT has few columns.
 template <size_t kWidth>
 struct Vector {
   typedef float Type __attribute__((vector_size(kWidth * sizeof(float))));
@@ -74,23 +79,6 @@ class PairwiseSum {
 
   V pending_[kLevels][kCount];
   size_t runs_ = 0;
-};
-
-// For rows that are sums over `paths` paths through the ranks of `num_cores` cores. Long runs are faster.
-__attribute__((always_inline)) inline size_t RunLength(uint64_t paths, size_t num_cores) {
-  if (paths >= 1024) return 32;
-  if (paths >= 256 && num_cores <= 3) return 16;
-  if (paths >= 160) return 8;
-  return num_cores == 2 ? 4 : 2;
-}
-
-struct Product {
-  const unsigned char* state;  // float32 [rows, inner], steps in bytes
-  size_t row_step, inner_step;
-  const unsigned char* slice;  // float32 [inner, columns], one row after the other
-  size_t rows, inner, columns;
-  size_t run;
-  unsigned char* out;  // float32 [rows, columns]
 };
 
 // A tile takes a little of each row of a slice, and processors do not foresee such steps: each asks for what
@@ -201,7 +189,10 @@ __attribute__((noinline)) void Multiply(const Product& product, size_t column = 
   }
 }
 
-}  // namespace
-}  // namespace edge_embed::tt
+// Multiply as a function that others may be given.
+inline void MultiplyAll(const Product& product) { Multiply(product); }
 
-#endif  // EDGE_EMBED_KERNELS_TT_FAST_PRODUCT_H_
+}  // namespace
+}  // namespace edge_embed
+
+#endif  // EDGE_EMBED_KERNELS_FAST_PRODUCT_H_
