@@ -146,7 +146,9 @@ def _session_bytes(lowered: LoweredProgram, model: ir.Model) -> Mapping[str, int
     found: Counter[str] = Counter()
     for operator in (operator for method in METHODS for operator in method.uses):
         for node in (node for node in model.graph if _is(node, operator)):
-            name = str(node.inputs[operator.num_leading].name).rpartition(".")[0]
+            first = node.inputs[operator.num_leading]
+            assert first is not None  # of its tensors, every node has this one
+            name = str(first.name).rpartition(".")[0]
             limit = node.attributes.get_int(MEMORY_BYTES, None)
             found[name] += lowered.tables[name].shape.session_bytes(operator.makes_rows, limit)
     return dict(found)

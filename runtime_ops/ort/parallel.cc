@@ -5,8 +5,9 @@ namespace {
 
 // Multiplications or copied numbers that outweigh waking a thread (some microseconds).
 constexpr uint64_t kBlockWork = 1 << 16;
-// Every block has its own scratch for the whole run, so there is a limit to their number.
-constexpr size_t kMaxBlocks = 64;
+// Every block has its own scratch for the whole run, so there is a limit to their number. Rows of one block
+// share work, which is worth more than a finer division, from some number of blocks on.
+constexpr size_t kMaxBlocks = 64, kManyBlocks = 16, kManyRows = 256;
 // Up to this many doubles of scratch are on the stack where one thread does it all.
 constexpr size_t kStackDoubles = 1024;
 constexpr size_t kCacheLine = 128 / sizeof(double);
@@ -16,7 +17,10 @@ size_t CountBlocks(size_t rows, uint64_t row_work) {
   const uint64_t block = row_work < kBlockWork ? kBlockWork / (row_work == 0 ? 1 : row_work) : 1;
   if (rows / 2 <= block) return 1;
   const uint64_t blocks = rows / block + (rows % block != 0);
-  return blocks < kMaxBlocks ? static_cast<size_t>(blocks) : kMaxBlocks;
+  size_t most = rows / kManyRows;
+  if (most < kManyBlocks) most = kManyBlocks;
+  if (most > kMaxBlocks) most = kMaxBlocks;
+  return blocks < most ? static_cast<size_t>(blocks) : most;
 }
 
 struct Job {

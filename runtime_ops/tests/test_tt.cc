@@ -76,22 +76,35 @@ void TestSharedStates() {
   }
 }
 
+// Slices that do not stay in cache, for whose sake rows are made in another order.
+const TtShape kLargeSlices{{3, 70, 5}, {1, 8, 2}, {1, 24, 30, 1}, 1050};
+
+void TestLargeSlices() {
+  const TtCase made(kLargeSlices);
+  CHECK(made.table().cores[1].bytes > 1 << 20);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 600; ++i) ids.push_back(i * i * 7 % 1050);
+  CheckGather(made, ids, EE_FLOAT32);
+}
+
 // An id that is none, in any place of the blocks that ids are taken in, though rows are made in another
 // order.
 void TestBadIdsAmongMany() {
-  const TtCase made({{4, 40}, {2, 2}, {1, 2, 1}, 160});
-  const tt::Table table = made.table();
-  const GuardedBuffer scratch = MakeScratch(table);
-  for (const size_t place : std::vector<size_t>{0, 1, 100, 255, 256, 257, 511, 512, 599}) {
-    std::vector<int64_t> ids;
-    for (int64_t i = 0; i < 600; ++i) ids.push_back(i * 7 % 160);
-    ids[place] = 160;
-    std::vector<float> rows(4 * ids.size(), -1e30F);
-    size_t bad = 0;
-    CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32},
-                                          Doubles(scratch), &bad) == EE_ID_OUT_OF_RANGE);
-    CHECK(bad == place);
-    for (size_t k = 0; k < rows.size(); ++k) CHECK((rows[k] == -1e30F) == (k >= 4 * place));
+  for (const TtShape& shape : {TtShape{{2, 2, 40}, {1, 2, 2}, {1, 2, 2, 1}, 160}, kLargeSlices}) {
+    const TtCase made(shape);
+    const tt::Table table = made.table();
+    const GuardedBuffer scratch = MakeScratch(table);
+    for (const size_t place : std::vector<size_t>{0, 1, 100, 255, 256, 257, 511, 512, 599}) {
+      std::vector<int64_t> ids;
+      for (int64_t i = 0; i < 600; ++i) ids.push_back(i * 7 % table.num_embeddings);
+      ids[place] = table.num_embeddings;
+      std::vector<float> rows(made.columns() * ids.size(), -1e30F);
+      size_t bad = 0;
+      CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows.data(), EE_FLOAT32},
+                                            Doubles(scratch), &bad) == EE_ID_OUT_OF_RANGE);
+      CHECK(bad == place);
+      for (size_t k = 0; k < rows.size(); ++k) CHECK((rows[k] == -1e30F) == (k >= made.columns() * place));
+    }
   }
 }
 
@@ -306,6 +319,7 @@ int main() {
     TestUses();
     TestSizesOfProducts();
     TestSharedStates();
+    TestLargeSlices();
     TestBadIdsAmongMany();
     TestSumsWhoseRoundingsAllGoOneWay();
     TestLongBags();

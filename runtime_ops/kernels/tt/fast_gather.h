@@ -1,6 +1,7 @@
 // rows[i, :] = row(ids[i]), in blocks of ids. Where many of a block share all digits but the last with
 // another, as the frequent words of a text do, those follow one another, so that a chain keeps its states; of
-// two cores, which may be what merge.h makes, the state is a mere slice.
+// two cores, which may be what merge.h makes, the state is a mere slice. Where slices are large, ids of the
+// same slice follow one another, so that it is read once.
 // Slices of the next row are not asked for early: it was never faster, neither of cores that stay in cache
 // nor of those that merge.h makes.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_GATHER_H_
@@ -23,32 +24,49 @@ struct Order {
   uint16_t positions[kBlockIds];
 };
 
-// Ids of a prefix, all digits but the last, become a list. Lists of several prefixes may be one: that costs
-// time only.
+// Brings positions together whose key(position) is the same, but for those of keys that share a list: that
+// costs time only. Within a list the order stays.
+template <class Key>
+__attribute__((always_inline)) inline void Group(const Key& key, Order* order) {
+  constexpr size_t kLists = 128;
+  uint16_t ends[kLists] = {}, grouped[kBlockIds];
+  for (size_t k = 0; k < order->count; ++k) ++ends[key(order->positions[k]) % kLists];
+  for (size_t list = 1; list < kLists; ++list)
+    ends[list] = static_cast<uint16_t>(ends[list] + ends[list - 1]);
+  for (size_t k = order->count; k-- > 0;) {
+    grouped[--ends[key(order->positions[k]) % kLists]] = order->positions[k];
+  }
+  __builtin_memcpy(order->positions, grouped, order->count * sizeof(grouped[0]));
+}
+
+// Slices of the core before the last one, which the prefix chooses, are the largest. More bytes of them than
+// this do not stay in a processor's own cache, and reading them takes longer than all multiplications.
+constexpr size_t kCachedBytes = 1 << 20;
+
 __attribute__((noinline)) void FindOrder(const Table& table, const Ids& ids, size_t begin, size_t end,
                                          Order* order) {
-  constexpr size_t kLists = 128;
-  uint16_t lasts[kLists] = {};  // of each list, counted from 1; 0: there is none
-  uint16_t before[kBlockIds];   // the one before it in its list
-  size_t prefixes[kBlockIds];
-  const size_t radix = At(table.cores[At(table.num_cores) - 1].rows);
-  size_t shared = 0, count = 0;
+  const size_t last = At(table.num_cores) - 1;
+  size_t prefixes[kBlockIds], count = 0;
   for (; count < kBlockIds && begin + count < end; ++count) {
     const int64_t id = ids.At(begin + count);
     if (id < 0 || id >= table.num_embeddings) break;
-    prefixes[count] = At(id) / radix;
-    uint16_t& last = lasts[prefixes[count] % kLists];
-    if (last != 0 && prefixes[last - 1] == prefixes[count]) ++shared;
-    before[count] = last;
-    last = static_cast<uint16_t>(count + 1);
+    prefixes[count] = At(id) / At(table.cores[last].rows);
     order->positions[count] = static_cast<uint16_t>(count);
   }
   order->count = count;
-  // Rows that are written one after the other gain more.
-  if (shared <= count / 4 || table.num_cores == 2) return;
-  size_t k = 0;
-  for (size_t next : lasts) {
-    for (; next != 0; next = before[next - 1]) order->positions[k++] = static_cast<uint16_t>(next - 1);
+  if (last == 1) return;
+  const Core& before = table.cores[last - 1];
+  const auto prefix = [&](size_t position) { return prefixes[position]; };
+  const auto digit = [&](size_t position) { return prefixes[position] % At(before.rows); };
+  Group(prefix, order);
+  size_t shared = 0;
+  for (size_t k = 1; k < count; ++k) {
+    shared += prefixes[order->positions[k]] == prefixes[order->positions[k - 1]];
+  }
+  if (before.bytes > kCachedBytes) {
+    Group(digit, order);
+  } else if (shared <= count / 4) {  // rows that are written one after the other gain more
+    for (size_t k = 0; k < count; ++k) order->positions[k] = static_cast<uint16_t>(k);
   }
 }
 
