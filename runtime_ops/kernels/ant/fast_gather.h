@@ -113,7 +113,9 @@ inline void WriteBlock(const FastTable& table, const Block& block, size_t row, c
     for (size_t j = 0; j < block.rows; ++j) {
       const size_t count = block.Count(j);
       if (count < shortest_long) {
-        WriteShortRow(tiles, anchors, weights, count, rows.type, rows.At(row + j, tiles.begin()));
+        unsigned char* const out = rows.At(row + j, tiles.begin());
+        PrefetchOutput(out, tiles.count() * SizeOf(rows.type));
+        WriteShortRow(tiles, anchors, weights, count, rows.type, out);
       }
       anchors += count;
       weights += count;

@@ -46,13 +46,6 @@ struct RowPart {
   size_t first, groups;
 };
 
-// Rows that leave the cache before they are written again would wait for memory, as a processor asks for a
-// line only when it is written: asks for what is written two thousand bytes later than `bytes` from `to` on.
-__attribute__((always_inline)) inline void PrefetchOutput(const unsigned char* to, size_t bytes) {
-  constexpr size_t kAhead = 2048, kLine = 64;
-  for (size_t byte = 0; byte < bytes; byte += kLine) PrefetchAt<true>(to, kAhead + byte);
-}
-
 template <class Copy, bool kClamp>
 void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step) {
   const CodeReader reader(layout);
