@@ -214,6 +214,7 @@ def _attributes(node: NodeProto, names: tuple[str, ...]) -> Attributes:
         remedy = "upgrade edge-embed" if (version or 0) > FORMAT_VERSION else "export the model again"
         raise BadInputError(f"format_version: got {version}, expected {FORMAT_VERSION}: {remedy}")
     missing = [name for name in names if name not in stored]
+    missing += [item.name for item in node.attribute if item.name == MEMORY_BYTES and item.name not in stored]
     if missing:
         raise BadInputError(f"got no integer attribute {missing[0]}: export the model again")
     return stored

@@ -132,7 +132,7 @@ def _limit_memory(model: ir.Model, most_bytes: int) -> None:
     """Say in every node for which a session may take memory how much."""
     operators = [method.operator(use) for method in METHODS for use in method.memory_uses]
     nodes = [node for node in model.graph if any(_is(node, operator) for operator in operators)]
-    if not nodes:
+    if not nodes and most_bytes:
         raise BadInputError(
             "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
             "of DPQ: leave it out"

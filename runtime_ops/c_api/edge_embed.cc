@@ -35,7 +35,8 @@ dpq::Table ToTable(const ee_dpq_table& c) {
   table.values_bytes = c.values_bytes;
   table.value_scales = ToBytes(c.value_scales);
   table.value_scales_bytes = c.value_scales_bytes;
-  table.blocks = ToBytes(c.blocks);
+  table.blocks =
+      c.blocks_bytes == 0 ? nullptr : ToBytes(c.blocks);  // some allocators give nothing an address
   table.blocks_bytes = c.blocks_bytes;
   table.num_embeddings = c.num_embeddings;
   table.num_codes = c.num_codes;

@@ -54,8 +54,8 @@ typedef struct ee_dpq_table {
   int32_t bits;              /* ceil(log2(num_codes)) */
   int32_t shared;            /* not 0: every group uses the same values */
   int32_t value_type;        /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
-  const void* blocks;        /* of ee_dpq_make_blocks, for faster logits and top-k; null: none */
-  size_t blocks_bytes;       /* readable bytes there; too few is EE_SHORT_BLOCKS */
+  const void* blocks;        /* of ee_dpq_make_blocks, for faster logits and top-k */
+  size_t blocks_bytes;       /* readable bytes there, 0: none; too few is EE_SHORT_BLOCKS */
 } ee_dpq_table;
 
 /* An ANT table in the packed form (kernels/ant/ant.h has the formula). A row has embedding_dim numbers. What
@@ -112,7 +112,8 @@ typedef struct ee_bags {
 } ee_bags;
 
 /* How much scratch the functions below need for this table, aligned for double; one buffer for each thread
- * that calls. DPQ's gather needs none. */
+ * that calls. DPQ's gather needs none. On an error *bytes stays as it was, here and wherever bytes are told.
+ */
 EE_API ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes);
 EE_API ee_status ee_ant_scratch_bytes(const ee_ant_table* table, size_t* bytes);
 EE_API ee_status ee_tt_scratch_bytes(const ee_tt_table* table, size_t* bytes);

@@ -142,8 +142,7 @@ OrtStatus* Dpq::PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel)
   const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
   uint64_t most_bytes = UINT64_MAX;  // they are as large as the codes
   if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
-  if (bytes == 0 || bytes > most_bytes) return nullptr;
-  if (OrtStatus* status = AllocatePrepared(kernel, bytes)) return status;
+  if (bytes == 0 || bytes > most_bytes || !AllocatePrepared(kernel, bytes)) return nullptr;
   auto* const blocks = static_cast<unsigned char*>(kernel->prepared);
   dpq::MakeBlocks(table, blocks);
   table.blocks = blocks;

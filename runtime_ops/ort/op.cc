@@ -100,18 +100,13 @@ OrtStatus* ReadMemoryBytes(const Node& node, const OrtKernelInfo* info, uint64_t
   return Fail(node, message);
 }
 
-OrtStatus* AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
-  const Node& node = kernel->node;
-  // Whatever the allocator itself has to say: it does not know what the memory is for.
-  if (OrtStatus* status = node.api->AllocatorAlloc(kernel->allocator, bytes, &kernel->prepared)) {
-    node.api->ReleaseStatus(status);
+bool AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
+  const OrtApi& api = *kernel->node.api;
+  if (OrtStatus* none = api.AllocatorAlloc(kernel->allocator, bytes, &kernel->prepared)) {
+    api.ReleaseStatus(none);
     kernel->prepared = nullptr;
   }
-  if (kernel->prepared != nullptr) return nullptr;
-  Message message = Begin(node);
-  message << "got no memory for " << static_cast<int64_t>(bytes)
-          << " bytes that would make it faster: export the model again with fewer --memory-megabytes";
-  return Fail(node, message);
+  return kernel->prepared != nullptr;
 }
 
 // The runtime reads only the fields that kOrtApiVersion has, however new the header is.

@@ -102,7 +102,8 @@ OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Te
 // where there is none.
 OrtStatus* ReadMemoryBytes(const Node& node, const OrtKernelInfo* info, uint64_t* bytes);
 
-OrtStatus* AllocatePrepared(KernelBase* kernel, uint64_t bytes);
+// False where there is no such memory: the kernel works without it.
+bool AllocatePrepared(KernelBase* kernel, uint64_t bytes);
 
 template <class Method>
 OrtStatus* ReadTable(const TableKernel<Method>& kernel, const OrtKernelContext* context,

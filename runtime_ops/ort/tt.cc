@@ -85,8 +85,7 @@ OrtStatus* Tt::PrepareRows(const OrtKernelInfo* info, TableKernel<Tt>* kernel) {
   uint64_t most_bytes = 0;
   if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
   const tt::Merging merging = tt::BestMerging(kernel->table, most_bytes);
-  if (merging.bytes == 0) return nullptr;
-  if (OrtStatus* status = AllocatePrepared(kernel, merging.bytes)) return status;
+  if (merging.bytes == 0 || !AllocatePrepared(kernel, merging.bytes)) return nullptr;
   Buffer scratch(*kernel->node.api);
   if (OrtStatus* status = scratch.Allocate(kernel->node, merging.scratch_doubles, sizeof(double)))
     return status;

@@ -427,6 +427,7 @@ void TestBlocks() {
   std::vector<float> without(2 * 90), with(2 * 90);
   CHECK(logits(&without) == EE_OK);
   table.blocks = blocks.data() + 1;
+  CHECK(logits(&with) == EE_OK && with == without);  // of no bytes
   table.blocks_bytes = 6 * 2 * 64 - 1;
   CHECK(logits(&with) == EE_SHORT_BLOCKS);
   table.blocks_bytes = 6 * 2 * 64;

@@ -1,7 +1,6 @@
 """Cores of TT that a session multiplies in advance: the same rows and bags, within so much memory or not at all."""
 
 import ctypes
-import re
 
 import numpy as np
 import pytest
@@ -95,12 +94,10 @@ def test_a_negative_number_of_bytes_is_refused_at_load(memory_bytes):
             open_session(model)
 
 
-def test_a_product_that_no_memory_holds_is_an_error():
+@pytest.mark.parametrize("memory_bytes", [2**63 - 1, ENOUGH])
+def test_a_product_that_no_memory_holds_is_done_without(memory_bytes):
     """Few megabytes of cores, 2^62 bytes of products."""
     cores = {f"core_{k}": np.zeros((2 if k == 0 else 1 << 20, 1, 1, 1), np.float32) for k in range(4)}
     table = TtTable(num_embeddings=1, row_shape=(1,) * 4, col_shape=(1,) * 4, rank=1)
-    message = f"got no memory for {1 << 62} bytes that would make it faster: .*fewer --memory-megabytes"
-    with pytest.raises(Exception, match=re.compile(message)):
-        open_session(table.model(tensors=cores, num_embeddings=1 << 61, memory_bytes=2**63 - 1))
-    session = open_session(table.model(tensors=cores, num_embeddings=1 << 61, memory_bytes=ENOUGH))
+    session = open_session(table.model(tensors=cores, num_embeddings=1 << 61, memory_bytes=memory_bytes))
     assert not run(session, np.array([[(1 << 61) - 1]])).any()

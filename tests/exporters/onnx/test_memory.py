@@ -139,7 +139,8 @@ def test_megabytes_for_nothing_are_refused(export, make_table, tmp_path):
     for made in (export(make_table()), *(export(Head(table), torch.randn(2, D)) for table in tables)):
         with pytest.raises(BadInputError, match="memory_megabytes: no session takes memory for the tables"):
             export_onnx(made.lowered, tmp_path / "x.onnx", memory_megabytes=1)
-    assert not (tmp_path / "x.onnx").exists()
+        assert not (tmp_path / "x.onnx").exists()
+        export_onnx(made.lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # asks for nothing
 
 
 @pytest.mark.parametrize("megabytes", [-1, 1 << 43, 1.5])
@@ -148,10 +149,15 @@ def test_megabytes_that_are_no_number_of_bytes_are_refused(one_table, tmp_path, 
         export_onnx(one_table.lowered, tmp_path / "x.onnx", memory_megabytes=megabytes)
 
 
-def test_a_hostile_attribute_is_refused_by_inspection(exported):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(-5, "memory_bytes: got -5, expected at least 0"), (1.5, "got no integer attribute memory_bytes")],
+)
+def test_a_hostile_attribute_is_refused_by_inspection(exported, value, message):
     model = onnx.load(exported.path)
-    (attribute, *_) = [item for node in model.graph.node for item in node.attribute if item.name == "memory_bytes"]
-    attribute.i = -5
+    node = next(node for node in model.graph.node if node.op_type == "TTEmbedding")
+    (attribute,) = [item for item in node.attribute if item.name == "memory_bytes"]
+    attribute.CopyFrom(onnx.helper.make_attribute("memory_bytes", value))
     exported.path.write_bytes(model.SerializeToString())
-    with pytest.raises(BadInputError, match="memory_bytes: got -5, expected at least 0"):
+    with pytest.raises(BadInputError, match=message):
         inspect_file(exported.path)
