@@ -156,6 +156,15 @@ def export(
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
 @click.option("--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per side.")
 @click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before.")
+@click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Of each step on a target.",
+)
 @_model_options
 @_output_options
 def validate(
@@ -166,6 +175,8 @@ def validate(
     seed: int,
     iterations: int,
     warmup: int,
+    targets: tuple[str, ...],
+    time_limit: float,
     inputs: tuple[str, ...],
     factory: str | None,
     allow_pickle: bool,
@@ -176,7 +187,9 @@ def validate(
     from edge_embed import workflow
     from edge_embed.validation.options import ValidationOptions
 
-    options = ValidationOptions.parse(atol, rtol, seed=seed, iterations=iterations, warmup=warmup)
+    options = ValidationOptions.parse(
+        atol, rtol, seed=seed, iterations=iterations, warmup=warmup, targets=targets, time_limit=time_limit
+    )
     with _progress(quiet) as progress:
         report = workflow.validate(
             _load(model, inputs, factory, allow_pickle), exported, options=options, progress=progress

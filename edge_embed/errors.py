@@ -39,3 +39,9 @@ class LatencyError(EdgeEmbedError):
 
 class OutputError(EdgeEmbedError):
     """The result could not be written (disk full, no permission); nothing partial is left behind."""
+
+
+def one_line(error: BaseException) -> str:
+    """The type and first line of an error, for a report."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text:.300}" if text else type(error).__name__

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from edge_embed.bench.uses import BenchUse
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.runtime.library import get_library_path
-from edge_embed.validation.paths import one_line, quiet_options
+from edge_embed.validation.paths import quiet_options
 from edge_embed.validation.timing import BoundSession, Feeds
 
 _INLINE_BYTES = 1024  # so small that a shape computed from it can be folded

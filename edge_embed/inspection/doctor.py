@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
+from edge_embed.report.targets import Problem, TargetInfo
 from edge_embed.runtime.library import get_library_path
 
 SCHEMA_VERSION = 1
@@ -34,14 +35,6 @@ _CPU_FEATURES = (
     "sse4_2 avx avx2 f16c fma avx512f avx512bw avx512vbmi avx512_vnni avx_vnni amx_int8 "
     "asimd asimdhp asimddp i8mm bf16 sve sve2"
 ).split()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is missing or broken, and the command or step that mends it."""
-
-    what: str
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +72,7 @@ class DoctorReport:
         opset: Version of the standard operators in exported files.
         ir_version: Version of the file format of exported files.
         providers: Execution providers of ONNX Runtime.
+        targets: Where models can be run, and what each of them lacks here, which is no problem.
         problems: What is wrong; empty if all is well.
     """
 
@@ -89,6 +83,7 @@ class DoctorReport:
     opset: int | None
     ir_version: int | None
     providers: list[str]
+    targets: tuple[TargetInfo, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -120,6 +115,7 @@ def diagnose() -> DoctorReport:
         opset=OPSET,
         ir_version=IR_VERSION,
         providers=_attempt(_providers, problems) or [],
+        targets=_attempt(_targets, problems) or (),
         problems=problems,
     )
 
@@ -168,6 +164,12 @@ def _providers() -> list[str]:
     import onnxruntime  # noqa: PLC0415
 
     return list(onnxruntime.get_available_providers())
+
+
+def _targets() -> tuple[TargetInfo, ...]:
+    from edge_embed.targets.catalog import list_targets  # noqa: PLC0415
+
+    return list_targets()
 
 
 def _library(problems: list[Problem]) -> LibraryInfo:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
 from edge_embed.errors import BadInputError
@@ -159,3 +160,9 @@ def default_dimension_name(name: str, position: int, taken: Mapping[str, object]
     common = ("batch", "sequence")
     wanted = common[position] if position < len(common) else f"{name}_dim{position}"
     return wanted if wanted not in taken else f"{name}_{wanted}"
+
+
+def array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor for numpy, which has no bfloat16."""
+    result: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
+    return result

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from edge_embed.errors import ParityError
 from edge_embed.report import tables as report_tables
+from edge_embed.report.targets import Evidence, TargetTimes
 
 SCHEMA_VERSION = 1
 
@@ -87,6 +88,23 @@ class PathResult:
     status: Status
     detail: str
     outputs: tuple[OutputResult, ...]
+
+
+@dataclass(frozen=True)
+class TargetResult(PathResult):
+    """The whole model on a target.
+
+    Attributes:
+        evidence: whether it ran on the processor it is for.
+        versions: of what ran.
+        times: None where time means nothing, or it did not run.
+        counters: bytes of memory, instructions, copies: what the target can count.
+    """
+
+    evidence: Evidence
+    versions: Mapping[str, str]
+    times: TargetTimes | None
+    counters: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -202,6 +220,7 @@ class ValidationReport:
         model: the whole model.
         sizes: on disk and loaded.
         latency: ratios; they decide nothing here.
+        targets: the whole model on the targets that were asked for.
     """
 
     file: str
@@ -211,6 +230,7 @@ class ValidationReport:
     model: ModelResult
     sizes: SizeResult
     latency: LatencySection
+    targets: tuple[TargetResult, ...] = ()
 
     def statuses(self) -> Iterator[Status]:
         """The outcome of everything that can fail."""
@@ -219,6 +239,7 @@ class ValidationReport:
             yield from (check.status for check in (*table.checks, *table.paths))
         yield from (path.status for path in self.model.paths)
         yield self.model.kernel.status
+        yield from (target.status for target in self.targets)
 
     @property
     def passed(self) -> bool:
@@ -232,8 +253,10 @@ class ValidationReport:
 
     @property
     def exit_code(self) -> int:
-        """0, or 3 (as for `ParityError`) when something failed."""
-        return 0 if self.passed else ParityError.exit_code
+        """0; 3 (as for `ParityError`) when something failed; 1 when a target that was asked for could not run."""
+        if not self.passed:
+            return ParityError.exit_code
+        return 1 if any(target.status == "not run" for target in self.targets) else 0
 
     def failures(self) -> list[str]:
         """A sentence for everything that failed."""
@@ -247,6 +270,7 @@ class ValidationReport:
                 found.append(f"model: {path.name}: {path.detail}")
         if self.model.kernel.status == "failed":
             found.append(f"model: {self.model.kernel.name}: {self.model.kernel.detail}")
+        found += [f"target {target.name}: {target.detail}" for target in self.targets if target.status != "passed"]
         return found
 
     def to_json(self) -> dict[str, Any]:

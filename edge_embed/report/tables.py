@@ -1,8 +1,4 @@
-"""A validation report on the terminal: parity by path, sizes, latency.
-
-Names and messages may come from a file that somebody else made: they are shown as they are, never as markup,
-and without control characters.
-"""
+"""A validation report on the terminal: parity by path, sizes, latency, targets."""
 
 from typing import TYPE_CHECKING
 
@@ -10,18 +6,19 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from edge_embed.report.target_table import target_table
+from edge_embed.report.words import cell, line, plain
+
 if TYPE_CHECKING:  # results.py shows itself by this file
     from edge_embed.report.results import (
         LatencyResult,
         LatencySection,
         ModelResult,
         SizeResult,
-        Status,
         TableResult,
         ValidationReport,
     )
 
-_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("not run", "yellow")}
 _LATENCY_TITLE = "Latency: time of the custom op / time of the other (below 1 the custom op is faster), 95 % interval"
 
 
@@ -33,25 +30,13 @@ def render(report: "ValidationReport") -> RenderableType:
         _model(report.model),
         _sizes(report.sizes, report.tables),
         _latency(report.latency),
+        *([target_table(report.targets)] if report.targets else []),
         _verdict(report),
     )
 
 
-def line(status: "Status", name: str, detail: str, indent: str = "") -> Text:
-    """``-[✓] name: detail``."""
-    return Text.assemble(f"{indent}-[", _MARKS[status], "] ", _plain(f"{name}: {detail}" if detail else name))
-
-
-def _plain(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _cell(text: str) -> Text:
-    return Text(_plain(text))
-
-
 def _title(bold: str, rest: str) -> Text:
-    return Text.assemble("\n", (_plain(bold), "bold"), _plain(f" ({rest})"))
+    return Text.assemble("\n", (plain(bold), "bold"), plain(f" ({rest})"))
 
 
 def _table(table: "TableResult") -> RenderableType:
@@ -61,7 +46,7 @@ def _table(table: "TableResult") -> RenderableType:
 
 def _model(model: "ModelResult") -> RenderableType:
     lines = [_title("whole model", "; ".join(model.cases))]
-    lines += [_cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
+    lines += [cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
     for path in model.paths:
         if len(path.outputs) == 1:
             lines.append(line(path.status, path.name, path.outputs[0].detail))
@@ -78,7 +63,7 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
     total.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
     total.add_row("zipped", f"{sizes.zipped:,}", "deflate")
     resident = "" if sizes.resident is None else f"{sizes.resident:,}"
-    total.add_row("resident", resident, _cell(sizes.resident_reason or "growth of a process, session and first run"))
+    total.add_row("resident", resident, cell(sizes.resident_reason or "growth of a process, session and first run"))
     total.add_row("weights in the file", f"{sizes.initializer_bytes:,}", f"tables: {sizes.packed_bytes:,}")
     for library in (True, False):
         held = [loaded.initializer_bytes for loaded in sizes.loaded if loaded.library == library]
@@ -88,7 +73,7 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
     by_table = Table("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
-        by_table.add_row(_cell(table.name), *numbers)
+        by_table.add_row(cell(table.name), *numbers)
     return Group("", total, by_table)
 
 
@@ -103,12 +88,12 @@ def _latency(latency: "LatencySection") -> RenderableType:
     for (subject, ids, distribution), found in rows.items():
         microseconds = next(iter(found.values())).microseconds
         cells = [_ratio(found.get(peer)) for peer in peers]
-        ratios.add_row(_cell(subject), "" if ids is None else f"{ids:,}", distribution, f"{microseconds:.1f}", *cells)
+        ratios.add_row(cell(subject), "" if ids is None else f"{ids:,}", distribution, f"{microseconds:.1f}", *cells)
     reasons = dict.fromkeys(
         (result.subject, result.peer, result.reason) for result in latency.results if result.ratio is None
     )
     skipped = [line("not run", f"latency of {subject} against {peer}", reason) for subject, peer, reason in reasons]
-    machine = _cell(f"{', '.join(latency.machine.values())}. {latency.method}")
+    machine = cell(f"{', '.join(latency.machine.values())}. {latency.method}")
     measured: list[RenderableType] = [ratios, machine] if rows else []
     return Group("", *measured, *skipped)
 

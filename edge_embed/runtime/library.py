@@ -42,6 +42,18 @@ def installed_path(name: str) -> Path:
     return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name(name)}"))).resolve()
 
 
+def installed_program(name: str) -> Path:
+    """Where a program of this package is installed.
+
+    Raises:
+        EdgeEmbedError: the package is not installed, or installed without it.
+    """
+    path = Path(str(_distribution().locate_file(f"edge_embed/runtime/{name}"))).resolve()
+    if not path.is_file():
+        raise EdgeEmbedError(f"expected the program {path}, found none: install the package again on Linux or macOS")
+    return path
+
+
 def _file_name(name: str) -> str:
     if sys.platform == "win32":
         return f"{name}.dll"

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
+from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, array
 from edge_embed.validation import ids as random_ids
-from edge_embed.validation.paths import one_line
 from edge_embed.validation.scores import Score, scores_of_ids
 
 _DENSE = {
@@ -51,12 +51,6 @@ class ModelCase:
     def feeds(self, program: Program) -> dict[str, NDArray[Any]]:
         """The inputs as runtimes take them."""
         return {declared.name: array(value) for declared, value in zip(program.inputs, self.inputs, strict=True)}
-
-
-def array(tensor: Tensor) -> NDArray[Any]:
-    """A tensor for numpy, which has no bfloat16."""
-    result: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
-    return result
 
 
 def make_cases(program: Program, random: np.random.Generator) -> tuple[list[ModelCase], list[str]]:

@@ -5,7 +5,7 @@ they stand for. A NaN or an infinity is a failure wherever it appears, in the tr
 cannot be compared.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,17 +15,20 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
+from edge_embed.errors import one_line
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.program.program import ProgramInterpreter
-from edge_embed.report.results import OutputResult, PathResult, Status
+from edge_embed.program.program import ProgramInterpreter, array
+from edge_embed.report.results import OutputResult, PathResult, Status, TargetResult
+from edge_embed.targets.reference import open_model
+from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target, TargetRun
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
-from edge_embed.validation.model_inputs import ModelCase, array
+from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.table_paths import packed_call
 from edge_embed.validation.tables import Table
 
-Arrays = list[NDArray[Any]]
+Arrays = Sequence[NDArray[Any]]
 RunModel = Callable[[ModelCase], Arrays]
 
 
@@ -101,23 +104,36 @@ def _run_oracle(lowered: LoweredProgram, case: ModelCase) -> Arrays:
 
 
 def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
-    evaluator = paths.open_reference(exported.path)
-    names = list(lowered.program.output_names)
-
-    def run(case: ModelCase) -> Arrays:
-        try:
-            return [np.asarray(output) for output in evaluator.run(names, case.feeds(lowered.program))]
-        except Exception as error:
-            # Its operators are incomplete in many ways; whether our own body runs on it is known from the tables.
-            raise paths.NotRunError(f"it cannot run this model: {paths.one_line(error)}") from error
-
-    return run
+    evaluated = open_model(exported.path, lowered.program.output_names)
+    return lambda case: evaluated.run([case.feeds(lowered.program)], RunOptions()).outputs[0]
 
 
 def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -> RunModel:
     session = paths.open_session(exported.path, portable)
     names = list(lowered.program.output_names)
     return lambda case: [np.asarray(output) for output in session.run(names, case.feeds(lowered.program))]
+
+
+def compare_target(
+    target: Target, subject: Subject, cases: list[ModelCase], options: ValidationOptions, run_options: RunOptions
+) -> TargetResult:
+    """Run all cases on a target; what it lacks, or how it failed, is in the result."""
+    ran: list[TargetRun] = []
+
+    def opener() -> RunModel:
+        if lacks := target.lacks():
+            raise NotRunError("; ".join(f"{problem.what}: {problem.remedy}" for problem in lacks))
+        with target.prepare(subject, run_options) as prepared:
+            run = prepared.run([case.feeds(subject.program) for case in cases], run_options)
+        ran.append(run)
+        outputs = iter(run.outputs)
+        return lambda _: next(outputs)
+
+    path = _run_path(target.name, opener, subject.program.output_names, cases, options)
+    run = ran[0] if ran else TargetRun((), {})
+    return TargetResult(
+        path.name, path.status, path.detail, path.outputs, target.evidence, run.versions, run.times, run.counters
+    )
 
 
 def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
@@ -149,10 +165,10 @@ def _run_path(
             for index, (output, got) in enumerate(zip(output_names, run(case), strict=True)):
                 bounds = options.atol.of(output), options.rtol.of(output)
                 errors[output].add(case.name, *_scored(case, index, got), *bounds)
-    except paths.NotRunError as error:
+    except NotRunError as error:
         return PathResult(name, "not run", str(error), ())
     except Exception as error:  # whatever a runtime raises, the path does not run
-        return PathResult(name, "failed", f"{case_name}: {paths.one_line(error)}", ())
+        return PathResult(name, "failed", f"{case_name}: {one_line(error)}", ())
     outputs = [
         _output_result(output, errors[output], options, exact=not (expected.is_floating_point() or index in scores))
         for index, (output, expected) in enumerate(zip(output_names, cases[0].outputs, strict=True))

@@ -14,6 +14,7 @@ import onnx
 import onnxruntime as ort
 from onnx import GraphProto, TensorProto
 
+from edge_embed.errors import one_line
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.inspection.onnx_weights import expected_bytes
 from edge_embed.report.results import Check, LoadedSize
@@ -77,7 +78,7 @@ def optimize_all(exported: ExportedModel) -> list[Optimized]:
             try:
                 found.append(optimize(exported.path, level, library))
             except Exception as error:  # the runtime's exceptions share no base class
-                found.append(Optimized(level, library, 0, 0, paths.one_line(error)))
+                found.append(Optimized(level, library, 0, 0, one_line(error)))
     return found
 
 

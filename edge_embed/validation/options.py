@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from edge_embed.errors import BadInputError
 
@@ -68,6 +68,8 @@ class ValidationOptions:
         seed: of ids, inputs and the order of measurements.
         iterations: measured rounds per latency figure; 0 measures none.
         warmup: rounds before them.
+        targets: where the model is to run besides, as on the command line: ``local``, ``arm64:cortex-a53``.
+        time_limit: seconds that each step on a target may take.
     """
 
     atol: Tolerance = Tolerance()
@@ -75,21 +77,25 @@ class ValidationOptions:
     seed: int = 0
     iterations: int = 100
     warmup: int = 10
+    targets: tuple[str, ...] = ()
+    time_limit: float = 600.0
 
     def __post_init__(self) -> None:
         for name in ("seed", "iterations", "warmup"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise BadInputError(f"{name}: got {value!r}, expected an integer of at least 0")
+        if not 0 < self.time_limit < math.inf:
+            raise BadInputError(f"time_limit: got {self.time_limit!r}, expected a number of seconds above 0")
 
     @classmethod
-    def parse(cls, atol: Iterable[str], rtol: Iterable[str], *, seed: int, iterations: int, warmup: int) -> Self:
-        """Options as they are given on the command line: tolerances as ``[output:]x``.
+    def parse(cls, atol: Iterable[str], rtol: Iterable[str], **others: Any) -> Self:
+        """Options as they are given on the command line: tolerances as ``[output:]x``, others as they are.
 
         Raises:
             BadInputError: if one of them is impossible.
         """
-        return cls(Tolerance.parse(atol), Tolerance.parse(rtol), seed=seed, iterations=iterations, warmup=warmup)
+        return cls(Tolerance.parse(atol), Tolerance.parse(rtol), **others)
 
     def for_weights(self, half: bool) -> Self:
         """With the tolerances that were not given: those for weights of which some are float16, or none."""

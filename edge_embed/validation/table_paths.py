@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from torch import fx
 
+from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
 from edge_embed.ops.operators import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
+from edge_embed.targets.reference import open_reference
+from edge_embed.targets.target import NotRunError
 from edge_embed.validation import paths
 from edge_embed.validation.bag import BagCall
 from edge_embed.validation.call import Case, Expected, Feeds, Results, TableCall
@@ -88,7 +91,7 @@ def compare_paths(
 
 
 def _reference(submodel: Submodel | None) -> Run:
-    evaluators = {dtype: paths.open_reference(path) for dtype, path in _files(submodel).items()}
+    evaluators = {dtype: open_reference(path) for dtype, path in _files(submodel).items()}
 
     def run(feeds: Feeds) -> Results:
         found: list[Any] = evaluators[_first_type(feeds)].run(None, dict(feeds))  # type: ignore[assignment]
@@ -108,22 +111,22 @@ def _first_type(feeds: Feeds) -> np.dtype[Any]:
 
 def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
     if submodel is None:
-        raise paths.NotRunError("the table, its node or its portable body is not in the file as it should be")
+        raise NotRunError("the table, its node or its portable body is not in the file as it should be")
     return submodel.paths
 
 
 def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]) -> Check:
     try:
         run = opener()
-    except paths.NotRunError as error:
+    except NotRunError as error:
         return Check(name, "not run", str(error))
     except Exception as error:  # whatever a runtime raises, the path does not run
-        return Check(name, "failed", f"cannot be opened: {paths.one_line(error)}")
+        return Check(name, "failed", f"cannot be opened: {one_line(error)}")
     for case, wanted in zip(cases, expected, strict=True):
         try:
             problem = call.difference(case, run(case.feeds), wanted)
         except Exception as error:
-            problem = f"does not run: {paths.one_line(error)}"
+            problem = f"does not run: {one_line(error)}"
         if problem:
             return Check(name, "failed", f"{case.name}: {problem}")
     for case in call.refused():

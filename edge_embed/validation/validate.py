@@ -1,6 +1,7 @@
 """Validation of an exported file against the program it was made from, stage by stage.
 
     structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
+    -> the whole model on every target that is asked for
 
 Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each of
 the sessions, of which at most two whole models or four single tables are open at a time; external data a block
@@ -28,8 +29,11 @@ from edge_embed.report.results import (
     ModelResult,
     SizeResult,
     TableResult,
+    TargetResult,
     ValidationReport,
 )
+from edge_embed.targets.catalog import make_targets
+from edge_embed.targets.target import RunOptions, Subject, Target
 from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
@@ -99,6 +103,7 @@ class _Validation:
     ) -> None:
         self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
         paths.missing_library()  # a library of another version is refused before anything else is done
+        self._targets = make_targets(options.targets)
         checked = _Steps(progress, "structure", 1)
         self._exported = ExportedModel(path)
         checked()
@@ -120,6 +125,7 @@ class _Validation:
         model = self._model(cases, left_out, after_loading)
         sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
         self._model_latency(cases[0], model)
+        targets = tuple(self._on_target(target, cases) for target in self._targets)
         return ValidationReport(
             str(self._exported.path),
             self._options.seed,
@@ -128,6 +134,7 @@ class _Validation:
             model,
             sizes,
             latency.section(self._latencies),
+            targets,
         )
 
     def _structure(self) -> tuple[Check, ...]:
@@ -189,6 +196,14 @@ class _Validation:
         found = model_paths.compare_model(self._lowered, self._exported, cases, self._options, steps)
         kernel = optimized.kernel_check(self._exported, after_loading)
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), found, kernel)
+
+    def _on_target(self, target: Target, cases: list[model_inputs.ModelCase]) -> TargetResult:
+        steps = _Steps(self._progress, target.name, 1)
+        run_options = RunOptions(iterations=self._options.iterations, time_limit=self._options.time_limit)
+        subject = Subject(self._exported.path, self._program)
+        found = model_paths.compare_target(target, subject, cases, self._options, run_options)
+        steps()
+        return found
 
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = _Steps(self._progress, "sizes", _SIZE_STEPS)

@@ -21,7 +21,7 @@ from edge_embed.program.capture import write_archive
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
 from edge_embed.runtime.session import create_session
-from edge_embed.validation.paths import open_reference
+from edge_embed.targets.reference import open_reference
 
 PATHS = ("library", "portable", "reference")
 

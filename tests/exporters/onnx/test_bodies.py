@@ -30,7 +30,7 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.packed.logits import logits
 from edge_embed.packed.tt import PackedTT
-from edge_embed.validation.paths import open_reference
+from edge_embed.targets.reference import open_reference
 
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 ONNX = {method.name: method for method in METHODS}

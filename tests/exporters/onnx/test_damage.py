@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edge_embed.runtime.session import create_session
-from edge_embed.validation.paths import open_reference
+from edge_embed.targets.reference import open_reference
 
 IDS = np.arange(20).reshape(4, 5)
 

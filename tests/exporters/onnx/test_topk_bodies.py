@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edge_embed.exporters.onnx import row_blocks
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.topk import topk
-from edge_embed.validation.paths import open_reference
+from edge_embed.targets.reference import open_reference
 
 from .test_bodies import LEVELS, TABLES, assert_close, dpq, session, topk_model, tt
 

@@ -1,0 +1,46 @@
+"""The whole model on targets, on the terminal."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from edge_embed.report.words import cell, line
+
+if TYPE_CHECKING:  # results.py shows itself by this file
+    from edge_embed.report.results import TargetResult
+
+_MEBI = 1 << 20
+
+
+def target_table(targets: "Sequence[TargetResult]") -> RenderableType:
+    """Outcome of every target, then times, memory and versions of those that ran."""
+    table = Table("target", "", "session ms", "first call ms", "call ms", "memory MiB", "", title="Targets")
+    table.title_justify = "left"
+    for column in table.columns[2:6]:
+        column.justify = "right"
+    for target in targets:
+        if target.status != "not run":
+            versions = ", ".join(f"{name} {version}" for name, version in target.versions.items())
+            table.add_row(cell(target.name), target.evidence, *_times(target), _memory(target), cell(versions))
+    outcomes = [line(target.status, target.name, _outcome(target)) for target in targets]
+    return Group("", *([table] if table.row_count else []), *outcomes)
+
+
+def _outcome(target: "TargetResult") -> str:
+    return target.outputs[0].detail if len(target.outputs) == 1 else target.detail
+
+
+def _times(target: "TargetResult") -> tuple[str, str, str]:
+    if target.times is None:
+        return ("", "", "")
+    times = (target.times.create, target.times.first, median(target.times.calls) if target.times.calls else None)
+    create, first, call = ("" if seconds is None else f"{1e3 * seconds:,.2f}" for seconds in times)
+    return create, first, call
+
+
+def _memory(target: "TargetResult") -> str:
+    resident = target.counters.get("resident_bytes")
+    return "" if resident is None else f"{resident / _MEBI:,.1f}"

@@ -1,0 +1,77 @@
+"""All targets by the word for them on the command line: ``local``, ``arm64``, ``ssh:HOST``, ..."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edge_embed.errors import BadInputError
+from edge_embed.report.targets import TargetInfo
+from edge_embed.targets.local import Local
+from edge_embed.targets.pytorch import Torch
+from edge_embed.targets.reference import Reference
+from edge_embed.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of target.
+
+    Attributes:
+        what: in words.
+        make: from what stands after the colon, empty if nothing does.
+        argument: what may stand after the colon, empty if nothing may: ``[CPU]``, ``HOST``.
+    """
+
+    what: str
+    make: Callable[[str], Target]
+    argument: str = ""
+
+    def spelled(self, word: str) -> str:
+        """As it is written on the command line."""
+        return f"{word}:{self.argument}" if self.argument else word
+
+
+KINDS: dict[str, Kind] = {
+    "local": Kind("ONNX Runtime with the operator library, in a process of its own", lambda _: Local(library=True)),
+    "portable": Kind("the same without the library: the portable bodies", lambda _: Local(library=False)),
+    "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
+    "torch-cpu": Kind("the training form", lambda _: Torch("cpu")),
+    "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda")),
+}
+
+
+def make_target(text: str) -> Target:
+    """The target that a text such as ``arm64:cortex-a53`` names.
+
+    Raises:
+        BadInputError: if there is none of that name, or it takes no argument, or needs one.
+    """
+    word, colon, argument = text.partition(":")
+    kind = KINDS.get(word)
+    if kind is None:
+        known = ", ".join(kind.spelled(word) for word, kind in KINDS.items())
+        raise BadInputError(f"target: got {text!r}, expected one of {known}")
+    if colon and not kind.argument:
+        raise BadInputError(f"target: got {text!r}, expected {word!r}, which takes nothing after it")
+    if not argument and kind.argument and not kind.argument.startswith("["):
+        raise BadInputError(f"target: got {text!r}, expected {kind.spelled(word)}")
+    return kind.make(argument)
+
+
+def make_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+    """All targets named, each of them once.
+
+    Raises:
+        BadInputError: as `make_target`.
+    """
+    return tuple(make_target(text) for text in dict.fromkeys(texts))
+
+
+def list_targets() -> tuple[TargetInfo, ...]:
+    """Every kind of target, and what it lacks here."""
+    return tuple(_info(word, kind) for word, kind in KINDS.items())
+
+
+def _info(word: str, kind: Kind) -> TargetInfo:
+    needed = kind.argument and not kind.argument.startswith("[")
+    target = kind.make(kind.argument if needed else "")
+    return TargetInfo(kind.spelled(word), kind.what, target.evidence, tuple(target.lacks()))

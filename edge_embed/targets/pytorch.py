@@ -1,0 +1,82 @@
+"""``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edge_embed.program.program import Program, ProgramModule, array
+from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.targets.target import Feeds, RunOptions, Subject, TargetRun
+
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """A program on a device."""
+
+    module: ProgramModule
+    program: Program
+    device: Device
+
+    def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
+        """Run all cases."""
+        inputs = [self._inputs(feeds) for feeds in cases]
+        first, *calls = (self._seconds(inputs[0]) for _ in range(1 + options.iterations))
+        outputs = [[array(output.cpu()) for output in self._call(values)] for values in inputs]
+        return TargetRun(outputs, _versions(self.device), TargetTimes(None, first, tuple(calls)))
+
+    def _inputs(self, feeds: Feeds) -> list[Tensor]:
+        return [torch.from_numpy(feeds[declared.name].copy()).to(self.device) for declared in self.program.inputs]
+
+    @torch.no_grad()
+    def _call(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        results = tuple(self.module(*inputs))
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return results
+
+    def _seconds(self, inputs: Sequence[Tensor]) -> float:
+        start = time.perf_counter()
+        self._call(inputs)
+        return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The training form, in eval mode."""
+
+    device: Device
+    evidence: Evidence = "executed-native"
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        return f"torch-{self.device}"
+
+    def lacks(self) -> list[Problem]:
+        """A GPU, or torch for it."""
+        if self.device == "cpu" or torch.cuda.is_available():
+            return []
+        return [
+            Problem(f"torch {torch.__version__} sees no GPU", "a machine with an NVIDIA GPU, and torch built for CUDA")
+        ]
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[TorchModel]:
+        """Copy the weights to the device."""
+        module = subject.program.module
+        yield TorchModel(
+            module if self.device == "cpu" else deepcopy(module).to(self.device), subject.program, self.device
+        )
+
+
+def _versions(device: Device) -> dict[str, str]:
+    versions = {"torch": torch.__version__}
+    return versions if device == "cpu" else versions | {"gpu": torch.cuda.get_device_name()}

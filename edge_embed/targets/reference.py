@@ -1,0 +1,85 @@
+"""``reference``: the reference evaluator of the onnx package, plain numpy, and thus no test of speed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from edge_embed.errors import one_line
+from edge_embed.report.targets import Evidence, Problem
+from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun
+
+
+class GatherElements(OpRun):
+    """The operator of the reference evaluator fails on more than 64 entries (onnx 1.23): it calls ``np.choose``."""
+
+    def _run(self, data: Any, indices: Any, axis: int) -> tuple[Any]:
+        return (np.take_along_axis(data, indices, axis),)
+
+
+class Evaluator(ReferenceEvaluator):
+    """The base class gives operators of ours to a graph, but not to the functions in a file."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"new_ops": [GatherElements]})
+
+
+def open_reference(model: Path | onnx.ModelProto) -> ReferenceEvaluator:
+    """The reference evaluator of the onnx package; it holds all weights in memory.
+
+    Raises:
+        NotRunError: if it lacks an operator of the model.
+    """
+    try:
+        return Evaluator(str(model) if isinstance(model, Path) else model)
+    except NotImplementedError as error:
+        raise NotRunError(one_line(error)) from error
+
+
+@dataclass(frozen=True)
+class ReferenceModel:
+    """A model in the evaluator."""
+
+    evaluator: ReferenceEvaluator
+    output_names: Sequence[str]
+
+    def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
+        """Run all cases; nothing is timed."""
+        try:
+            outputs = [self.evaluator.run(list(self.output_names), dict(feeds)) for feeds in cases]
+        except Exception as error:
+            # Its operators are incomplete in many ways; whether our own body runs on it is known from the tables.
+            raise NotRunError(f"it cannot run this model: {one_line(error)}") from error
+        return TargetRun([list(map(np.asarray, results)) for results in outputs], {"onnx": onnx.__version__})
+
+
+def open_model(path: Path, output_names: Sequence[str]) -> ReferenceModel:
+    """A file in the evaluator.
+
+    Raises:
+        NotRunError: if the evaluator lacks an operator of the model.
+    """
+    return ReferenceModel(open_reference(path), output_names)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The reference evaluator."""
+
+    name: str = "reference"
+    evidence: Evidence = "executed-native"
+
+    def lacks(self) -> list[Problem]:
+        """Nothing: onnx is always there."""
+        return []
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[ReferenceModel]:
+        """Read the file."""
+        yield open_model(subject.model, subject.program.output_names)

@@ -1,0 +1,135 @@
+"""The C++ runner (``runtime_ops/runner``): a model run by the C interface of ONNX Runtime, as an app would.
+
+One program for this machine, an emulator and devices; where it runs, a `Place` says.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from edge_embed.errors import EdgeEmbedError
+from edge_embed.report.targets import Problem, TargetTimes
+from edge_embed.runtime.library import installed_program
+from edge_embed.targets.process import run_program
+from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, TargetRun
+from edge_embed.targets.tensors import read_tensors, write_tensors
+
+NO_LIBRARY = "-"
+
+
+class Place(Protocol):
+    """Where the runner runs: it takes files there, and brings them back."""
+
+    def execute(self, folder: Path, options: RunOptions) -> None:
+        """Run the runner on the cases in ``folder`` (of this machine), and leave its results there.
+
+        Raises:
+            NotRunError: if the place is gone.
+            RunFailedError: if the model fails there, or takes too long.
+        """
+
+    @property
+    def times_mean_something(self) -> bool:
+        """Whether times are those of a real processor."""
+
+
+@dataclass(frozen=True)
+class RunnerModel:
+    """A model that the runner is about to run.
+
+    Attributes:
+        output_names: of the model, in order.
+        place: where it runs.
+    """
+
+    output_names: Sequence[str]
+    place: Place
+
+    def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
+        """Run all cases in one process.
+
+        Raises:
+            NotRunError: if the place is gone.
+            RunFailedError: if the model fails there.
+        """
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for number, feeds in enumerate(cases):
+                write_tensors(folder / f"{number}.in", feeds)
+            self.place.execute(folder, options)
+            try:
+                result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+                outputs = [self._outputs(folder / f"{number}.out") for number in range(len(cases))]
+            except (OSError, ValueError, KeyError) as error:
+                raise RunFailedError(f"the runner ended well, but its results cannot be read: {error}") from error
+        versions = {"onnxruntime": str(result["onnxruntime"])}
+        counters = {name: int(result[name]) for name in ("resident_bytes", "peak_bytes")}
+        if not self.place.times_mean_something:
+            return TargetRun(outputs, versions)
+        return TargetRun(outputs, versions, _times(result), counters)
+
+    def _outputs(self, path: Path) -> list[NDArray[Any]]:
+        tensors = read_tensors(path)
+        return [tensors[name] for name in self.output_names]
+
+
+def _times(result: Any) -> TargetTimes:
+    create, first, *calls = (times["wall_ns"] / 1e9 for times in (result["create"], result["first"], *result["calls"]))
+    return TargetTimes(create, first, tuple(calls))
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """The runner as a process of its own, beside this one.
+
+    Attributes:
+        model: the exported file.
+        library: the operator library, None to leave it out.
+    """
+
+    model: Path
+    library: Path | None
+    times_mean_something: bool = True
+
+    def execute(self, folder: Path, options: RunOptions) -> None:
+        """Run it."""
+        library = NO_LIBRARY if self.library is None else self.library
+        command = [installed_program("edge_embed_runner"), _runtime_library(), self.model, folder, library]
+        numbers = (str(options.iterations), str(options.threads))
+        run_program([*command, *numbers], options.time_limit, what="the runner")
+
+
+def runner_lacks() -> list[Problem]:
+    """What this machine lacks to run the runner."""
+    found = []
+    for step, remedy in (
+        (lambda: installed_program("edge_embed_runner"), "install edge-embed again (`make install` in a checkout)"),
+        (_runtime_library, "python -m pip install --force-reinstall onnxruntime"),
+    ):
+        try:
+            step()
+        except (EdgeEmbedError, NotRunError) as error:
+            found.append(Problem(str(error), remedy))
+    return found
+
+
+def _runtime_library() -> Path:
+    """The shared library of ONNX Runtime that its Python package brings along."""
+    folder = Path(ort.__file__).parent / "capi"
+    libraries = sorted(folder.glob("libonnxruntime.so*")) + sorted(folder.glob("libonnxruntime*.dylib"))
+    if not libraries:
+        raise NotRunError(f"{folder} has no shared library of ONNX Runtime {ort.__version__}")
+    return libraries[0]
+
+
+@contextmanager
+def runner_model(output_names: Sequence[str], place: Place) -> Iterator[RunnerModel]:
+    """A model for which nothing has to be prepared or cleaned up."""
+    yield RunnerModel(output_names, place)
