@@ -64,19 +64,16 @@ class Torch:
         """A GPU, or torch for it."""
         if self.device == "cpu" or torch.cuda.is_available():
             return []
-        return [
-            Problem(f"torch {torch.__version__} sees no GPU", "a machine with an NVIDIA GPU, and torch built for CUDA")
-        ]
+        return [Problem(f"torch {torch.__version__} sees no GPU", "take a machine with one, and torch built for CUDA")]
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[TorchModel]:
         """Copy the weights to the device."""
         module = subject.program.module
-        yield TorchModel(
-            module if self.device == "cpu" else deepcopy(module).to(self.device), subject.program, self.device
-        )
+        here = module if self.device == "cpu" else deepcopy(module).to(self.device)
+        yield TorchModel(here, subject.program, self.device)
 
 
 def _versions(device: Device) -> dict[str, str]:
-    versions = {"torch": torch.__version__}
+    versions = {"torch": str(torch.__version__)}
     return versions if device == "cpu" else versions | {"gpu": torch.cuda.get_device_name()}

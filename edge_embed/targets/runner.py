@@ -5,7 +5,7 @@ One program for this machine, an emulator and devices; where it runs, a `Place` 
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +108,12 @@ class ThisMachine:
 
 def runner_lacks() -> list[Problem]:
     """What this machine lacks to run the runner."""
-    found = []
-    for step, remedy in (
+    steps: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: installed_program("edge_embed_runner"), "install edge-embed again (`make install` in a checkout)"),
         (_runtime_library, "python -m pip install --force-reinstall onnxruntime"),
-    ):
+    )
+    found = []
+    for step, remedy in steps:
         try:
             step()
         except (EdgeEmbedError, NotRunError) as error:

@@ -49,7 +49,10 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         name = bytes(take(*numbers("I"))).decode()
         kind, rank = numbers("II")
         shape = numbers(f"{rank}Q")
-        tensors[name] = _array(take(*numbers("Q")), kind, shape)
+        try:
+            tensors[name] = _array(take(*numbers("Q")), kind, shape)
+        except (KeyError, OverflowError, struct.error) as error:
+            raise ValueError(f"{path}: tensor {name!r:.100} of type {kind} makes no sense") from error
     return tensors
 
 
@@ -70,7 +73,7 @@ def _data(array: NDArray[Any]) -> bytes:
 
 def _array(data: memoryview, kind: int, shape: tuple[int, ...]) -> NDArray[Any]:
     if kind != TensorProto.STRING:
-        return np.frombuffer(data, helper.tensor_dtype_to_np_dtype(kind)).reshape(shape)
+        return np.frombuffer(data, helper.tensor_dtype_to_np_dtype(kind)).reshape(shape).copy()  # aligned, writable
     texts, at = [], 0
     while at < len(data):
         (length,) = struct.unpack_from("<Q", data, at)

@@ -1,0 +1,72 @@
+"""Programs that a target runs: whatever they do, they end, and so does what they have started."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edge_embed.targets.process import run_program
+from edge_embed.targets.target import NotRunError, RunFailedError
+
+PYTHON = [sys.executable, "-c"]
+
+
+def test_what_it_printed_comes_back():
+    assert run_program([*PYTHON, "print('é', end='')"], 30, what="it", environment={"PYTHONUTF8": "1"}) == "é"
+
+
+def test_a_status_and_the_last_line_it_said():
+    with pytest.raises(RunFailedError, match=r"^the tool ended with status 7: the reason$"):
+        run_program(
+            [*PYTHON, "import sys; print('x'); sys.stderr.write('a\\nthe reason\\n'); sys.exit(7)"], 30, what="the tool"
+        )
+
+
+def test_a_signal_is_named():
+    with pytest.raises(RunFailedError, match="was ended by signal SIGSEGV"):
+        run_program([*PYTHON, "import os; os.kill(os.getpid(), 11)"], 30, what="the tool")
+
+
+def test_a_program_that_is_not_there_has_not_run():
+    with pytest.raises(NotRunError, match="the tool cannot be started: no-such-program-at-all: No such file"):
+        run_program(["no-such-program-at-all"], 30, what="the tool")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_time_limit_ends_children_too(tmp_path):
+    child = tmp_path / "child"
+    script = (
+        "import subprocess, sys, pathlib, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    start = time.monotonic()
+    with pytest.raises(RunFailedError, match=r"took more than 3 s, the time limit, and was ended"):
+        run_program([*PYTHON, script], 3, what="the tool")
+    assert time.monotonic() - start < 30
+    assert _gone(child.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_child_left_behind_is_ended(tmp_path):
+    child = tmp_path / "child"
+    script = (
+        "import subprocess, sys, pathlib\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(child.pid))\n"
+    )
+    run_program([*PYTHON, script], 30, what="the tool")
+    assert _gone(child.read_text())
+
+
+def _gone(pid: str) -> bool:
+    """Ended, or ended and not yet waited for by whoever adopted it."""
+    for _ in range(100):
+        status = Path(f"/proc/{pid}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.05)
+    return False
