@@ -156,6 +156,11 @@ def export(
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
 @click.option("--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per side.")
 @click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before.")
+@click.option("--cases", type=click.IntRange(min=0), default=0, show_default=True, help="More random inputs.")
+@click.option("--load-inputs", type=_MODEL, metavar="FILE", help="Inputs of the whole model, in place of random ones.")
+@click.option("--save-inputs", type=_MODEL, metavar="FILE", help="Write the inputs there (.npz).")
+@click.option("--save-worst", type=_MODEL, metavar="FILE", help="Write those on which an output was farthest off.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
 @click.option(
     "--time-limit",
@@ -175,6 +180,11 @@ def validate(
     seed: int,
     iterations: int,
     warmup: int,
+    cases: int,
+    load_inputs: Path | None,
+    save_inputs: Path | None,
+    save_worst: Path | None,
+    force: bool,
     targets: tuple[str, ...],
     time_limit: float,
     inputs: tuple[str, ...],
@@ -188,7 +198,18 @@ def validate(
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(
-        atol, rtol, seed=seed, iterations=iterations, warmup=warmup, targets=targets, time_limit=time_limit
+        atol,
+        rtol,
+        seed=seed,
+        iterations=iterations,
+        warmup=warmup,
+        more_cases=cases,
+        inputs=load_inputs,
+        save_inputs=save_inputs,
+        save_worst=save_worst,
+        force=force,
+        targets=targets,
+        time_limit=time_limit,
     )
     with _progress(quiet) as progress:
         report = workflow.validate(

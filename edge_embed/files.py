@@ -79,7 +79,7 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
         raise BadInputError(f"output paths: got {names}, expected files of one directory")
     with _output_errors(targets[-1], within=parent):
         for target in targets:
-            _check_target(target, force)
+            check_target(target, force)
         folder = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=parent))
     try:
         temporaries = [folder / target.name for target in targets]
@@ -93,8 +93,12 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_target(target: Path, force: bool) -> None:
-    """Refuse early what the move would refuse, or should: minutes of work may lie between."""
+def check_target(target: Path, force: bool) -> None:
+    """Refuse early what the move would refuse, or should: minutes of work may lie between.
+
+    Raises:
+        BadInputError: The target exists and ``force`` is false, or is no regular file, or has no directory.
+    """
     if not target.parent.is_dir():
         raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
     if target.is_dir():

@@ -68,6 +68,7 @@ class OutputResult:
         rtol: relative tolerance that was applied.
         values: how many numbers were compared.
         detail: the outcome in words; the first case that failed, and how.
+        worst_case: the inputs on which it was farthest off in multiples of what is allowed; empty if it was nowhere.
     """
 
     name: str
@@ -78,6 +79,7 @@ class OutputResult:
     rtol: float
     values: int
     detail: str
+    worst_case: str = ""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ _SHAPE_ONLY = frozenset(
     "sym_size sym_numel _shape_as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split()
 )
 _SIZES = (3, 7, 2, 5)
+_LARGEST_SIZE = 16  # of a dynamic dimension in further cases
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,26 @@ class ModelCase:
         return {declared.name: array(value) for declared, value in zip(program.inputs, self.inputs, strict=True)}
 
 
-def make_cases(program: Program, random: np.random.Generator) -> tuple[list[ModelCase], list[str]]:
-    """Inputs of several sizes, and those (in words) that the training form itself does not run on."""
+def make_cases(program: Program, random: np.random.Generator, more: int = 0) -> tuple[list[ModelCase], list[str]]:
+    """Inputs of several sizes, and those (in words) that the training form itself does not run on.
+
+    Args:
+        program: the training form.
+        random: where sizes and values come from.
+        more: how many cases of random sizes are made beyond the usual ones.
+    """
     cases: list[ModelCase] = []
     left_out: list[str] = []
     bounds = id_bounds(program)
-    for plan in _plans(program):
+    for plan in (*_plans(program), *_more_plans(program, random, more)):
         try:
-            cases.append(_run(program, plan, plan.draw(program, random, bounds)))
+            cases.append(run_case(program, plan.name, plan.draw(program, random, bounds)))
         except Exception as error:  # the model's own limits: lengths it does not take, ids it computes with
             left_out.append(f"{plan.name}: {one_line(error)}")
             # Ids that the model shifts before a look-up are only safe where the example has them.
             again = replace(plan, name=f"{plan.name} from the example")
             with suppress(Exception):
-                cases.append(_run(program, again, again.draw(program, random, {})))
+                cases.append(run_case(program, again.name, again.draw(program, random, {})))
     return cases, left_out
 
 
@@ -152,12 +159,7 @@ class _Plan:
 
 
 def _plans(program: Program) -> Iterator[_Plan]:
-    example = {
-        size: int(tensor.shape[axis])
-        for declared, tensor in zip(program.inputs, program.example_inputs, strict=True)
-        for axis, size in enumerate(declared.shape)
-        if isinstance(size, str)
-    }
+    example = _dynamic_sizes(program)
     if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
@@ -169,9 +171,27 @@ def _plans(program: Program) -> Iterator[_Plan]:
         yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
 
 
+def _more_plans(program: Program, random: np.random.Generator, count: int) -> Iterator[_Plan]:
+    distributions: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
+    for number in range(count):
+        sizes = {name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in _dynamic_sizes(program)}
+        yield _Plan(f"random case {number}{_words(sizes)}", distributions[number % 2], sizes)
+
+
+def _dynamic_sizes(program: Program) -> dict[str, int]:
+    """The dynamic dimensions, by name, with their sizes in the example."""
+    return {
+        size: int(tensor.shape[axis])
+        for declared, tensor in zip(program.inputs, program.example_inputs, strict=True)
+        for axis, size in enumerate(declared.shape)
+        if isinstance(size, str)
+    }
+
+
 def _words(sizes: Mapping[str, int]) -> str:
     return "".join(f", {name}={size}" for name, size in sizes.items())
 
 
-def _run(program: Program, plan: _Plan, inputs: tuple[Tensor, ...]) -> ModelCase:
-    return ModelCase(plan.name, inputs, program.run(*inputs), scores_of_ids(program, inputs))
+def run_case(program: Program, name: str, inputs: tuple[Tensor, ...]) -> ModelCase:
+    """The training form on one set of inputs; whatever it raises passes."""
+    return ModelCase(name, inputs, program.run(*inputs), scores_of_ids(program, inputs))

@@ -5,6 +5,7 @@ they stand for. A NaN or an infinity is a failure wherever it appears, in the tr
 cannot be compared.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,8 @@ class _Error:
     values: int = 0
     problem: str = ""
     finite: bool = field(default=True)
+    worst: float = 0.0
+    worst_case: str = ""
 
     def add(self, case: str, got: NDArray[Any], expected: NDArray[Any], atol: float, rtol: float) -> None:
         """Compare one case; the first problem is kept."""
@@ -55,9 +58,17 @@ class _Error:
             self.largest = max(self.largest, float(error.max(initial=0.0)))
             self.total += float(error.sum())
             problem = _exceeds(error, exact, atol, rtol) if _is_float(got) else _unequal(got, expected)
+            self._keep_worst(case, error, atol + rtol * np.abs(exact))
         else:
-            self.finite = False
+            self.finite, self.worst, self.worst_case = False, math.inf, self.worst_case or case
         self.problem = self.problem or (f"{case}: {problem}" if problem else "")
+
+    def _keep_worst(self, case: str, error: NDArray[np.float64], allowed: NDArray[np.float64]) -> None:
+        """Which case is farthest off, in multiples of what is allowed there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            worst = float(np.where(error == 0, 0.0, error / allowed).max(initial=0.0))
+        if worst > self.worst:
+            self.worst, self.worst_case = worst, case
 
 
 class OracleInterpreter(ProgramInterpreter):
@@ -203,6 +214,7 @@ def _output_result(name: str, error: _Error, options: ValidationOptions, exact: 
         options.rtol.of(name),
         error.values,
         detail,
+        error.worst_case,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 from edge_embed.errors import BadInputError
@@ -68,6 +69,11 @@ class ValidationOptions:
         seed: of ids, inputs and the order of measurements.
         iterations: measured rounds per latency figure; 0 measures none.
         warmup: rounds before them.
+        more_cases: inputs of random sizes for the whole model beyond the usual ones.
+        inputs: file of inputs for the whole model, in place of random ones.
+        save_inputs: file that the inputs of the whole model are written to.
+        save_worst: file that the inputs are written to on which an output was farthest off, on any path or target.
+        force: overwrite existing files.
         targets: where the model is to run besides, as on the command line: ``local``, ``arm64:cortex-a53``.
         time_limit: seconds that each step on a target may take.
     """
@@ -77,11 +83,16 @@ class ValidationOptions:
     seed: int = 0
     iterations: int = 100
     warmup: int = 10
+    more_cases: int = 0
+    inputs: Path | None = None
+    save_inputs: Path | None = None
+    save_worst: Path | None = None
+    force: bool = False
     targets: tuple[str, ...] = ()
     time_limit: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("seed", "iterations", "warmup"):
+        for name in ("seed", "iterations", "warmup", "more_cases"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise BadInputError(f"{name}: got {value!r}, expected an integer of at least 0")

@@ -1,0 +1,109 @@
+"""Inputs of a validation, saved and run again."""
+
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import onnx
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.validation.saved_inputs import load_inputs
+
+
+def test_saved_inputs_give_the_same_comparison_with_another_seed(inline, tmp_path):
+    saved = tmp_path / "inputs.npz"
+    first = inline.validate(seed=3, more_cases=2, save_inputs=saved)
+    again = inline.validate(seed=4, inputs=saved)
+    assert len(first.model.cases) == 6  # the example, uniform, Zipf, ones, two more
+    assert again.model == first.model
+    assert again.model != inline.validate(seed=4).model
+    with np.load(saved) as archive:
+        assert archive["seed"] == 3
+        assert archive["0/ids"].dtype == np.int64
+
+
+def test_more_cases_come_after_the_usual_ones_and_change_none(inline):
+    usual, more = inline.validate(seed=3).model.cases, inline.validate(seed=3, more_cases=3).model.cases
+    assert more[: len(usual)] == usual
+    assert [name.split(",")[0] for name in more[len(usual) :]] == [f"random case {number}" for number in range(3)]
+
+
+def test_the_worst_inputs_are_kept_and_fail_again(inline, tmp_path):
+    inline.flip(_recurrent(inline), byte=3, bit=6)
+    worst = tmp_path / "worst.npz"
+    report = inline.validate(save_worst=worst)
+    assert not report.passed
+    names = {output.worst_case for path in report.model.paths for output in path.outputs}
+    again = inline.validate(inputs=worst)
+    assert not again.passed
+    assert set(again.model.cases) == names - {""}
+    assert [path.outputs[0].max_abs_error for path in again.model.paths] == [
+        path.outputs[0].max_abs_error for path in report.model.paths
+    ]
+
+
+def _recurrent(exported):
+    """The recurrent weights of the LSTM, [1, 24, 6]."""
+    (name,) = (t.name for t in onnx.load(exported.path).graph.initializer if list(t.dims) == [1, 24, 6])
+    return name
+
+
+def test_an_existing_file_is_refused_before_any_work_and_kept(inline, tmp_path, monkeypatch):
+    monkeypatch.setattr("edge_embed.validation.table_paths.table_calls", lambda *_: pytest.fail("work was done"))
+    for option in ("save_inputs", "save_worst"):
+        (tmp_path / "x.npz").write_bytes(b"mine")
+        with pytest.raises(BadInputError, match=r"x\.npz: exists; choose another path, or replace it with --force"):
+            inline.validate(**{option: tmp_path / "x.npz"})
+        assert (tmp_path / "x.npz").read_bytes() == b"mine"
+
+
+GOOD = {
+    "names": np.array(["mine"]),
+    "0/ids": np.array([[3, 1]]),
+    "0/features": np.ones((1, 2, 48), np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"0/ids": np.array([[3, 1]], np.int32)}, "mine: input ids: got int32, expected int64"),
+        ({"0/ids": np.array([[3, 600]])}, "the model does not run on these inputs"),
+        ({"0/ids": np.array([3, 1])}, "the model does not run on these inputs"),
+        ({"0/ids": None}, "cannot be read as inputs of this model"),
+        ({"names": None}, "with the inputs ids, features"),
+        ({"names": np.array([], "U4")}, "holds no inputs"),
+        ({"0/ids": np.array([[print]], object)}, "cannot be read as inputs of this model"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inline, tmp_path, change, message):
+    arrays = {name: value for name, value in (GOOD | change).items() if value is not None}
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(BadInputError, match=message):
+        inline.validate(inputs=tmp_path / "x.npz")
+
+
+def test_inputs_of_ones_own_are_taken(inline, tmp_path):
+    np.savez(tmp_path / "x.npz", **GOOD)
+    report = inline.validate(inputs=tmp_path / "x.npz")
+    assert report.passed
+    assert report.model.cases == ("mine",)
+
+
+def test_damaged_files_are_refused(inline, tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, **GOOD)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            with suppress(BadInputError):  # or the same numbers as before; nothing else
+                load_inputs(path, inline.program)
+    path.unlink()
+    with pytest.raises(BadInputError, match=r"is no \.npz archive, or not there"):
+        load_inputs(path, inline.program)
+    with zipfile.ZipFile(path, "w"):
+        pass
+    with pytest.raises(BadInputError, match="cannot be read as inputs"):
+        load_inputs(path, inline.program)
