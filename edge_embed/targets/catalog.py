@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from edge_embed.errors import BadInputError
 from edge_embed.report.targets import TargetInfo
+from edge_embed.targets.cuda import Cuda
 from edge_embed.targets.local import Local
 from edge_embed.targets.pytorch import Torch
 from edge_embed.targets.reference import Reference
@@ -18,16 +19,20 @@ class Kind:
     Attributes:
         what: in words.
         make: from what stands after the colon, empty if nothing does.
-        argument: what may stand after the colon, empty if nothing may: ``[CPU]``, ``HOST``.
+        argument: what may stand after the colon, empty if nothing may: ``CPU``, ``HOST``.
+        needed: whether it must.
     """
 
     what: str
     make: Callable[[str], Target]
     argument: str = ""
+    needed: bool = False
 
     def spelled(self, word: str) -> str:
         """As it is written on the command line."""
-        return f"{word}:{self.argument}" if self.argument else word
+        if not self.argument:
+            return word
+        return f"{word}:{self.argument}" if self.needed else f"{word}[:{self.argument}]"
 
 
 KINDS: dict[str, Kind] = {
@@ -36,6 +41,7 @@ KINDS: dict[str, Kind] = {
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
     "torch-cpu": Kind("the training form", lambda _: Torch("cpu")),
     "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda")),
+    "onnxruntime-cuda": Kind("the portable bodies on a GPU, or our operators beside it", Cuda, "library"),
 }
 
 
@@ -52,7 +58,7 @@ def make_target(text: str) -> Target:
         raise BadInputError(f"target: got {text!r}, expected one of {known}")
     if colon and not kind.argument:
         raise BadInputError(f"target: got {text!r}, expected {word!r}, which takes nothing after it")
-    if not argument and kind.argument and not kind.argument.startswith("["):
+    if not argument and kind.needed:
         raise BadInputError(f"target: got {text!r}, expected {kind.spelled(word)}")
     return kind.make(argument)
 
@@ -72,6 +78,5 @@ def list_targets() -> tuple[TargetInfo, ...]:
 
 
 def _info(word: str, kind: Kind) -> TargetInfo:
-    needed = kind.argument and not kind.argument.startswith("[")
-    target = kind.make(kind.argument if needed else "")
+    target = kind.make(kind.argument if kind.needed else "")
     return TargetInfo(kind.spelled(word), kind.what, target.evidence, tuple(target.lacks()))

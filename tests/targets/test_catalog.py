@@ -1,12 +1,16 @@
 """Targets by name."""
 
+import re
+
 import pytest
 
 from edge_embed.errors import BadInputError
 from edge_embed.targets.catalog import KINDS, list_targets, make_target, make_targets
 
 
-@pytest.mark.parametrize("text", ["", "Local", "nowhere", "local:x", "local:", "torch-cpu:1", "arm", ":x"])
+@pytest.mark.parametrize(
+    "text", ["", "Local", "nowhere", "local:x", "local:", "torch-cpu:1", "arm", ":x", "onnxruntime-cuda:x"]
+)
 def test_what_is_no_target_is_refused(text):
     with pytest.raises(BadInputError, match="target: got"):
         make_target(text)
@@ -18,7 +22,7 @@ def test_the_name_is_what_was_asked_for():
 
 def test_every_kind_is_listed_with_what_it_lacks():
     listed = list_targets()
-    assert [info.name.partition(":")[0] for info in listed] == list(KINDS)
+    assert [re.split(r"\W*:", info.name)[0] for info in listed] == list(KINDS)
     for info in listed:
         assert all(lack.what and lack.remedy for lack in info.lacks)
     assert not next(info for info in listed if info.name == "local").lacks

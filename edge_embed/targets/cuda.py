@@ -1,0 +1,114 @@
+"""``onnxruntime-cuda``: ONNX Runtime's CUDA provider, on the portable bodies or with our operators on the processor.
+
+Our operators have no GPU kernels. With ``:library`` they run on the processor inside a CUDA session, and ONNX Runtime
+copies their inputs and outputs; how many such copies there are is counted in the graph that it makes. Without it the
+portable bodies run on the GPU, whose Gather checks no ids: what an id out of range gives is not defined there.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.runtime.library import get_library_path
+from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun
+
+_PROVIDER = "CUDAExecutionProvider"
+_COPIES = ("MemcpyToHost", "MemcpyFromHost")
+_FATAL_ONLY = 4  # errors come back as exceptions
+
+
+@dataclass(frozen=True)
+class CudaModel:
+    """A session.
+
+    Attributes:
+        session: on the GPU, what it cannot run on the processor.
+        create: seconds that making it took.
+        copies: nodes that copy between processor and GPU.
+    """
+
+    session: ort.InferenceSession
+    output_names: Sequence[str]
+    create: float
+    copies: int
+
+    def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
+        """Run all cases; times include copying inputs there and outputs back."""
+        first, *calls = (self._seconds(cases[0]) for _ in range(1 + options.iterations))
+        outputs = [self._call(feeds) for feeds in cases]
+        versions = {"onnxruntime": ort.__version__}
+        return TargetRun(outputs, versions, TargetTimes(self.create, first, tuple(calls)), {"copies": self.copies})
+
+    def _call(self, feeds: Feeds) -> list[NDArray[Any]]:
+        return [np.asarray(output) for output in self.session.run(list(self.output_names), dict(feeds))]
+
+    def _seconds(self, feeds: Feeds) -> float:
+        start = time.perf_counter()
+        self._call(feeds)
+        return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """ONNX Runtime on a GPU.
+
+    Attributes:
+        argument: ``library`` to register the operator library, empty to run the portable bodies.
+    """
+
+    argument: str = ""
+    evidence: Evidence = "executed-native"
+
+    def __post_init__(self) -> None:
+        if self.argument not in ("", "library"):
+            raise BadInputError(f"target: got {self.name!r}, expected onnxruntime-cuda or onnxruntime-cuda:library")
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        return f"onnxruntime-cuda:{self.argument}".rstrip(":")
+
+    def lacks(self) -> list[Problem]:
+        """ONNX Runtime for CUDA; whether a GPU is there shows when a session is made."""
+        if _PROVIDER in ort.get_available_providers():
+            return []
+        remedy = f"python -m pip install onnxruntime-gpu=={ort.__version__}, on a machine with an NVIDIA GPU"
+        return [Problem(f"onnxruntime {ort.__version__} has no {_PROVIDER}", remedy)]
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[CudaModel]:
+        """Make the session."""
+        chosen = ort.SessionOptions()
+        chosen.log_severity_level = _FATAL_ONLY
+        chosen.intra_op_num_threads = options.threads
+        if self.argument:
+            chosen.register_custom_ops_library(str(get_library_path()))
+        with tempfile.TemporaryDirectory() as folder:
+            optimized = Path(folder) / "optimized.onnx"
+            chosen.optimized_model_filepath = str(optimized)
+            start = time.perf_counter()
+            session = ort.InferenceSession(str(subject.model), chosen, providers=[_PROVIDER, "CPUExecutionProvider"])
+            create = time.perf_counter() - start
+            if _PROVIDER not in session.get_providers():
+                raise NotRunError(
+                    f"ONNX Runtime {ort.__version__} found no GPU that it can use: see its CUDA requirements"
+                )
+            copies = count_copies(optimized)
+        yield CudaModel(session, subject.program.output_names, create, copies)
+
+
+def count_copies(optimized: Path) -> int:
+    """Nodes of an optimised graph that copy between processor and GPU."""
+    graph = onnx.load(optimized, load_external_data=False).graph
+    return sum(node.op_type in _COPIES for node in graph.node)
