@@ -160,6 +160,7 @@ def export(
 @click.option("--load-inputs", type=_MODEL, metavar="FILE", help="Inputs of the whole model, in place of random ones.")
 @click.option("--save-inputs", type=_MODEL, metavar="FILE", help="Write the inputs there (.npz).")
 @click.option("--save-worst", type=_MODEL, metavar="FILE", help="Write those on which an output was farthest off.")
+@click.option("--html", type=_MODEL, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
 @click.option(
@@ -184,6 +185,7 @@ def validate(
     load_inputs: Path | None,
     save_inputs: Path | None,
     save_worst: Path | None,
+    html: Path | None,
     force: bool,
     targets: tuple[str, ...],
     time_limit: float,
@@ -195,6 +197,7 @@ def validate(
 ) -> None:
     """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
     from edge_embed import workflow
+    from edge_embed.report.html.validation import validation_page
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(
@@ -211,10 +214,11 @@ def validate(
         targets=targets,
         time_limit=time_limit,
     )
-    with _progress(quiet) as progress:
+    with _progress(quiet) as progress, _page(html, force) as write_page:
         report = workflow.validate(
             _load(model, inputs, factory, allow_pickle), exported, options=options, progress=progress
         )
+        write_page(validation_page, report)
     for failure in report.failures() if quiet else ():
         click.echo(failure, err=True)
     _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
@@ -321,6 +325,24 @@ def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quie
     elif not quiet:
         show(Console(width=None if sys.stdout.isatty() else _FILE_WIDTH))
     sys.exit(exit_code)
+
+
+@contextmanager
+def _page(path: Path | None, force: bool) -> Iterator[Callable[[Callable[[Any], str], Any], None]]:
+    """Writes a report as HTML; what cannot be written or shown is refused before the work begins."""
+    if path is None:
+        yield lambda make, report: None
+        return
+    from edge_embed.files import new_file
+    from edge_embed.report.html.page import check_html
+
+    check_html()
+    with new_file(path, force=force) as temporary:
+
+        def write(make: Callable[[Any], str], report: Any) -> None:
+            temporary.write_text(make(report), encoding="utf-8")
+
+        yield write
 
 
 @contextmanager

@@ -115,13 +115,38 @@ def test_a_flipped_code_is_parity_and_says_where(saved: Path, exported: Path, tm
     codes.CopyFrom(numpy_helper.from_array(array, codes.name))
     broken = tmp_path / "broken.onnx"
     onnx.save(model, broken)
-    result = run("validate", saved, broken, "--iterations", 2, "--warmup", 0, "--quiet")
+    page = tmp_path / "report.html"
+    result = run("validate", saved, broken, "--iterations", 2, "--warmup", 0, "--quiet", "--html", page)
     assert result.exit_code == 3
     assert result.stdout == ""
+    assert "row 7" in page.read_text()  # the report is there whatever it says
     assert "words" in result.stderr
     assert "row 7" in result.stderr
     assert run("inspect", broken, "--verify").exit_code == 3
     assert run("inspect", broken).exit_code == 0
+
+
+def test_a_target_is_one_more_outcome(saved: Path, exported: Path) -> None:
+    command = ["validate", saved, exported, "--iterations", 2, "--warmup", 0, "--target", "local"]
+    result = run(*command, "--json")
+    assert result.exit_code == 0, result.output
+    (target,) = json.loads(result.stdout)["targets"]
+    assert (target["name"], target["status"], target["evidence"]) == ("local", "passed", "executed-native")
+    result = run(*command, "--target", "torch-cuda", "--quiet")
+    if not torch.cuda.is_available():
+        assert result.exit_code == 1
+        assert "target torch-cuda: torch" in result.stderr
+
+
+def test_an_existing_page_is_kept_and_costs_no_work(saved: Path, exported: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("mine")
+    result = run("validate", saved, exported, "--html", page)
+    assert result.exit_code == 2
+    assert "report.html: exists" in result.stderr
+    assert page.read_text() == "mine"
+    assert run("validate", saved, exported, "--html", tmp_path / "other.html", "--load-inputs", page).exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_inspect_verifies_hashes(exported: Path, saved: Path) -> None:
@@ -149,6 +174,9 @@ def test_doctor_finds_the_library_and_runs_it() -> None:
         (["validate", "{model}", "{text}"], "export it again"),
         (["validate", "{model}", "{onnx}", "--atol", "tiny"], "tiny"),
         (["validate", "{model}", "{onnx}", "--rtol", "nothing:1e-3"], "nothing"),
+        (["validate", "{model}", "{onnx}", "--target", "phone"], "expected one of local"),
+        (["validate", "{model}", "{onnx}", "--load-inputs", "{text}"], "expected a file of --save-inputs"),
+        (["validate", "{model}", "{onnx}", "--html", "missing/folder/report.html"], "no existing directory"),
         (["inspect", "{text}"], "notes.txt"),
         (["frobnicate"], "No such command"),
     ],

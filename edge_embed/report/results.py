@@ -16,6 +16,8 @@ from edge_embed.report.targets import Evidence, TargetTimes
 
 SCHEMA_VERSION = 1
 
+ERROR_EDGES = tuple(10.0**power for power in range(-10, 3))
+
 Status = Literal["passed", "failed", "not run"]
 
 
@@ -68,6 +70,8 @@ class OutputResult:
         rtol: relative tolerance that was applied.
         values: how many numbers were compared.
         detail: the outcome in words; the first case that failed, and how.
+        histogram: how many values are off by exactly 0, by up to each of `ERROR_EDGES`, by more; empty where none could
+            be compared.
         worst_case: the inputs on which it was farthest off in multiples of what is allowed; empty if it was nowhere.
     """
 
@@ -79,6 +83,7 @@ class OutputResult:
     rtol: float
     values: int
     detail: str
+    histogram: tuple[int, ...] = ()
     worst_case: str = ""
 
 
@@ -182,6 +187,7 @@ class LatencyResult:
         high: upper end.
         microseconds: median of the custom op; depends on the machine and the day.
         reason: why it was not measured.
+        samples: the ratio of each round.
     """
 
     subject: str
@@ -193,6 +199,7 @@ class LatencyResult:
     high: float | None
     microseconds: float | None
     reason: str
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The whole model on targets, on the terminal."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -23,22 +22,15 @@ def target_table(targets: "Sequence[TargetResult]") -> RenderableType:
         column.justify = "right"
     for target in targets:
         if target.status != "not run":
+            times = target.times.milliseconds() if target.times else ("", "", "")
             versions = ", ".join(f"{name} {version}" for name, version in target.versions.items())
-            table.add_row(cell(target.name), target.evidence, *_times(target), _memory(target), cell(versions))
+            table.add_row(cell(target.name), target.evidence, *times, _memory(target), cell(versions))
     outcomes = [line(target.status, target.name, _outcome(target)) for target in targets]
     return Group("", *([table] if table.row_count else []), *outcomes)
 
 
 def _outcome(target: "TargetResult") -> str:
     return target.outputs[0].detail if len(target.outputs) == 1 else target.detail
-
-
-def _times(target: "TargetResult") -> tuple[str, str, str]:
-    if target.times is None:
-        return ("", "", "")
-    times = (target.times.create, target.times.first, median(target.times.calls) if target.times.calls else None)
-    create, first, call = ("" if seconds is None else f"{1e3 * seconds:,.2f}" for seconds in times)
-    return create, first, call
 
 
 def _memory(target: "TargetResult") -> str:

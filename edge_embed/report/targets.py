@@ -1,6 +1,7 @@
 """Results of running a model on targets."""
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 Evidence = Literal["executed-native", "executed-emulated", "statically-checked"]
@@ -27,6 +28,14 @@ class TargetTimes:
     create: float | None
     first: float
     calls: tuple[float, ...]
+
+    def milliseconds(self) -> tuple[str, str, str]:
+        """Making the session, the first call, the median of later ones; empty where there is none."""
+        call = median(self.calls) if self.calls else None
+        create, first, later = (
+            "" if seconds is None else f"{1e3 * seconds:,.2f}" for seconds in (self.create, self.first, call)
+        )
+        return create, first, later
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.submodel import Submodel
-from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, time_rounds
+from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, ratios_of, time_rounds
 
 EMPTY = "empty call"
 _LARGEST_DENSE = 256 << 20
@@ -43,11 +43,10 @@ class _Subject:
     distribution: str
 
     def result(self, peer: str, times: Mapping[str, Times], random: np.random.Generator) -> LatencyResult:
-        ratio = ratio_of(times[paths.CUSTOM].cpu, times[peer].cpu, random)
-        microseconds = 1e6 * float(np.median(times[paths.CUSTOM].cpu))
-        return LatencyResult(
-            self.name, self.ids, self.distribution, peer, ratio.median, ratio.low, ratio.high, microseconds, ""
-        )
+        ours, other = times[paths.CUSTOM].cpu, times[peer].cpu
+        ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
+        figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
+        return LatencyResult(self.name, self.ids, self.distribution, peer, *figures, "", samples)
 
     def not_run(self, peer: str, reason: str) -> LatencyResult:
         return LatencyResult(self.name, self.ids, self.distribution, peer, None, None, None, None, reason)

@@ -19,7 +19,7 @@ from torch import fx
 from edge_embed.errors import one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
-from edge_embed.report.results import OutputResult, PathResult, Status, TargetResult
+from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target, TargetRun
 from edge_embed.validation import paths
@@ -42,6 +42,7 @@ class _Error:
     values: int = 0
     problem: str = ""
     finite: bool = field(default=True)
+    histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ERROR_EDGES) + 2, np.int64))
     worst: float = 0.0
     worst_case: str = ""
 
@@ -57,11 +58,18 @@ class _Error:
             self.finite = self.finite and bool(np.isfinite(error).all())
             self.largest = max(self.largest, float(error.max(initial=0.0)))
             self.total += float(error.sum())
+            self._count(error)
             problem = _exceeds(error, exact, atol, rtol) if _is_float(got) else _unequal(got, expected)
             self._keep_worst(case, error, atol + rtol * np.abs(exact))
         else:
             self.finite, self.worst, self.worst_case = False, math.inf, self.worst_case or case
         self.problem = self.problem or (f"{case}: {problem}" if problem else "")
+
+    def _count(self, error: NDArray[np.float64]) -> None:
+        """By decade; what is infinite is in the last."""
+        places = np.searchsorted(ERROR_EDGES, error.reshape(-1), side="left") + 1
+        places[error.reshape(-1) == 0] = 0
+        self.histogram += np.bincount(places, minlength=len(self.histogram))
 
     def _keep_worst(self, case: str, error: NDArray[np.float64], allowed: NDArray[np.float64]) -> None:
         """Which case is farthest off, in multiples of what is allowed there."""
@@ -214,6 +222,7 @@ def _output_result(name: str, error: _Error, options: ValidationOptions, exact: 
         options.rtol.of(name),
         error.values,
         detail,
+        tuple(map(int, error.histogram)) if error.histogram.any() else (),
         error.worst_case,
     )
 

@@ -131,9 +131,14 @@ def time_rounds(
     return times
 
 
+def ratios_of(ours: NDArray[np.float64], peer: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ratio ours / peer of every round."""
+    return ours / np.maximum(peer, 1e-9)  # a clock that stood still is no infinite ratio
+
+
 def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
     """The ratio ours / peer from times of the same rounds."""
-    ratios = ours / np.maximum(peer, 1e-9)  # a clock that stood still is no infinite ratio
+    ratios = ratios_of(ours, peer)
     resampled = np.median(random.choice(ratios, (_RESAMPLES, len(ratios))), axis=1)
     low, high = np.percentile(resampled, [2.5, 97.5])
     return Interval(float(np.median(ratios)), float(low), float(high))

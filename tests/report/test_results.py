@@ -5,43 +5,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from made_by_hand import GOOD, PATH, make_report
 from rich.console import Console
 
-from edge_embed.report.results import (
-    Check,
-    LatencyResult,
-    LatencySection,
-    LoadedSize,
-    ModelResult,
-    OutputResult,
-    PathResult,
-    SizeResult,
-    TableResult,
-    ValidationReport,
-)
+from edge_embed.report.results import Check, ValidationReport
 
-GOOD = Check("stored rows", "passed", "all of them")
 BAD = Check("stored rows", "failed", "row 3, group 1")
 ABSENT = Check("custom op", "not run", "no library")
-OUTPUT = OutputResult("logits", "passed", 1e-7, 1e-8, 1e-5, 1e-4, 100, "all 100 values close")
-PATH = PathResult("portable body", "passed", "1 output(s)", (OUTPUT,))
-
-
-def make_report(**changes) -> ValidationReport:
-    table = TableResult("word", "dpq", 50, 12, 2400, 400, 6.0, (GOOD,), (GOOD,))
-    sizes = SizeResult({"m.onnx": 900}, 2900, 900, 700, 5000, "", 800, 400, (LoadedSize("all", True, 810),))
-    measured = LatencyResult("table word", 1, "uniform", "empty call", 1.25, 1.2, 1.3, 4.0, "")
-    skipped = LatencyResult("table word", 1, "uniform", "dense Gather", None, None, None, None, "too large")
-    report = ValidationReport(
-        file="m.onnx",
-        seed=0,
-        structure=(GOOD,),
-        tables=(table,),
-        model=ModelResult(("the example",), (), (PATH,), GOOD),
-        sizes=sizes,
-        latency=LatencySection({"processor": "some"}, "how", (measured, skipped)),
-    )
-    return replace(report, **changes)
 
 
 def shown(report: ValidationReport, **options) -> str:

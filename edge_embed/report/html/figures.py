@@ -1,0 +1,108 @@
+"""Pictures of a validation: bars of sizes, errors by decade, the distribution of latency ratios.
+
+Axes and text take the colour of the page's text, so that one picture serves light, dark and paper.
+"""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edge_embed.report.results import ERROR_EDGES, LatencyResult, OutputResult
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_TEXT = "#010203"  # no other part of a picture has this colour; it becomes that of the page's text
+_MEBI = 1 << 20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Inline SVG, and what it shows in words."""
+
+    svg: str
+    caption: str
+
+
+def size_bars(sizes: Mapping[str, int], caption: str) -> Picture:
+    """One bar for each size in bytes, longest first as given."""
+
+    def draw(axes: "Axes") -> None:
+        names, values = list(sizes), [size / _MEBI for size in sizes.values()]
+        bars = axes.barh(names, values, color="C0")
+        axes.bar_label(bars, [f"{size:,}" for size in sizes.values()], padding=3, fontsize="small", color=_TEXT)
+        axes.invert_yaxis()
+        axes.set(xlabel="MiB", xlim=(0, 1.25 * max(values)))
+
+    return _picture(draw, (7.0, 0.6 + 0.35 * len(sizes)), caption)
+
+
+def error_histogram(output: str, paths: Mapping[str, OutputResult]) -> Picture:
+    """How many values of an output are off by how much: a row of bars for each path, their heights logarithmic."""
+    labels = ["0", *(f"{edge:g}" for edge in ERROR_EDGES), "more"]
+
+    def draw(axes: "Axes") -> None:
+        for row, result in enumerate(paths.values()):
+            full = math.log1p(sum(result.histogram))
+            heights = [-0.85 * math.log1p(count) / full for count in result.histogram]  # upwards: the axis is inverted
+            axes.bar(range(len(labels)), heights, bottom=row, width=0.9, color="C0")
+            axes.axhline(row, color=_TEXT, linewidth=0.4)
+        axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize="x-small")
+        axes.set_yticks(range(len(paths)), list(paths), fontsize="x-small")
+        axes.set(xlabel="absolute error up to", ylim=(len(paths) - 0.8, -1))
+
+    caption = f"Errors of output {output} against the training form: values by decade, log scale"
+    return _picture(draw, (7.0, 1.0 + 0.4 * len(paths)), caption)
+
+
+def latency_strips(results: Sequence[LatencyResult]) -> Picture:
+    """The ratio of every round, one row for each measurement and peer, with the median and its interval."""
+    rows = [result for result in results if result.ratio is not None]
+
+    def draw(axes: "Axes") -> None:
+        for row, result in enumerate(rows):
+            axes.plot(result.samples, [row] * len(result.samples), "|", color="C0", markersize=9, alpha=0.5)
+            axes.plot([result.low, result.high], [row, row], color="C1", linewidth=3)
+            axes.plot([result.ratio], [row], "o", color="C1", markersize=5)
+        axes.set_yticks(range(len(rows)), [_measured(result) for result in rows], fontsize="x-small")
+        axes.invert_yaxis()
+        axes.axvline(1, color=_TEXT, linewidth=0.8)
+        axes.set(xscale="log", xlabel="time of the custom op / time of the other: left of 1 it is faster")
+        axes.xaxis.set_major_formatter("{x:g}")
+
+    caption = "Latency: every round, the median and its 95 % interval"
+    return _picture(draw, (9.0, 0.9 + 0.28 * len(rows)), caption)
+
+
+def _measured(result: LatencyResult) -> str:
+    ids = "" if result.ids is None else f", {result.ids:,} ids"
+    return f"{result.subject}{ids}, {result.distribution} / {result.peer}"
+
+
+def _picture(draw: Callable[["Axes"], None], inches: tuple[float, float], caption: str) -> Picture:
+    import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    plain = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": caption,  # ids of two pictures on one page must differ
+        "text.parse_math": False,  # names come from the user's model
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.facecolor": "none",
+    }
+    coloured = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    with mpl.rc_context(plain | dict.fromkeys(coloured, _TEXT)):
+        figure = Figure(inches, layout="constrained")
+        draw(figure.subplots())
+        return Picture(_svg(figure), caption)
+
+
+def _svg(figure: "Figure") -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = file.getvalue()
+    return text[text.index("<svg") :].replace(_TEXT, "currentColor")
