@@ -141,7 +141,7 @@ class _Validation:
 
     def _cases(self) -> tuple[list[model_inputs.ModelCase], list[str]]:
         """Inputs of the whole model; saved at once, for some models end the process."""
-        options, left_out = self._options, []
+        options, left_out = self._options, list[str]()
         if options.save_worst is not None:
             check_target(options.save_worst, options.force)
         if options.inputs is not None:

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edge_embed.report.results import ERROR_EDGES, LatencyResult, OutputResult
 
@@ -61,12 +61,13 @@ def error_histogram(output: str, paths: Mapping[str, OutputResult]) -> Picture:
 def latency_strips(results: Sequence[LatencyResult]) -> Picture:
     """The ratio of every round, one row for each measurement and peer, with the median and its interval."""
     rows = [result for result in results if result.ratio is not None]
+    figures: list[Any] = [(result.low, result.ratio, result.high) for result in rows]
 
     def draw(axes: "Axes") -> None:
-        for row, result in enumerate(rows):
+        for row, (result, (low, middle, high)) in enumerate(zip(rows, figures, strict=True)):
             axes.plot(result.samples, [row] * len(result.samples), "|", color="C0", markersize=9, alpha=0.5)
-            axes.plot([result.low, result.high], [row, row], color="C1", linewidth=3)
-            axes.plot([result.ratio], [row], "o", color="C1", markersize=5)
+            axes.plot([low, high], [row, row], color="C1", linewidth=3)
+            axes.plot([middle], [row], "o", color="C1", markersize=5)
         axes.set_yticks(range(len(rows)), [_measured(result) for result in rows], fontsize="x-small")
         axes.invert_yaxis()
         axes.axvline(1, color=_TEXT, linewidth=0.8)
@@ -86,16 +87,16 @@ def _picture(draw: Callable[["Axes"], None], inches: tuple[float, float], captio
     import matplotlib as mpl  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    plain = {
+    style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": caption,  # ids of two pictures on one page must differ
         "text.parse_math": False,  # names come from the user's model
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.facecolor": "none",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _TEXT),
     }
-    coloured = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    with mpl.rc_context(plain | dict.fromkeys(coloured, _TEXT)):
+    with mpl.rc_context(style):
         figure = Figure(inches, layout="constrained")
         draw(figure.subplots())
         return Picture(_svg(figure), caption)
