@@ -22,7 +22,7 @@ def test_effects_are_seen(tmp_path: Path) -> None:
     """The hook works: without this a run without findings says nothing."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import fuzz_read_program as fuzz, os\n"
+        "import driver as fuzz, os\n"
         "effects = fuzz.Effects()\n"
         "for effect in (lambda: open('x', 'w'), lambda: os.mkdir('y'), lambda: os.system('true')):\n"
         "    effects.armed = True\n"

@@ -1,0 +1,226 @@
+"""What all fuzz targets share: mutations, what counts as a finding, and the loop.
+
+A finding is another exception than those that the reader promises, an effect (a file opened for writing, a process, a
+socket, a hostile import: seen by an audit hook), a file that appears, or more memory than a small file is worth.
+Findings are written to ``--findings`` (default: the working folder), and the exit status is 1. ``--atheris``, with its
+own options behind, is coverage-guided where atheris is installed.
+"""
+
+import argparse
+import random
+import resource
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_MEMORY = 4 << 30  # address space above the start; the mutants are a few 10 KB
+_RESIDENT = 1 << 30
+_EFFECTS = (
+    "os.", "shutil.", "subprocess.", "socket.", "urllib.", "ctypes.dlopen", "webbrowser.", "pty.",
+)  # fmt: skip
+_HARMLESS = ("os.listdir", "os.scandir", "os.fwalk", "os.walk")
+_start_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+# What JSON values become.
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 7, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 1e308, 0.5, "", "x", "ids", "NaN",
+    "../../x", "/etc/passwd", "a.b.c", "__class__", "forward", "\ud800", "\x00", "x" * 300, [], {}, [[]], [None],
+]  # fmt: skip
+
+
+class Finding(Exception):
+    """A file did what no file may do."""
+
+
+class Effects:
+    """Raises at the first effect while it is armed."""
+
+    def __init__(self, hostile_import: str = "") -> None:
+        self.armed = False
+        self._hostile_import = hostile_import
+        sys.addaudithook(self._seen)
+
+    def _seen(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.armed:
+            return
+        writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
+        effect = event.startswith(_EFFECTS) and event not in _HARMLESS
+        if writes or effect or (event == "import" and args[0] == self._hostile_import):
+            self.armed = False
+            raise Finding(f"{event} {args!r:.200}")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What is fuzzed.
+
+    Attributes:
+        name: of the file that it reads.
+        read: reads it.
+        refusals: what it may raise.
+        mutant: makes a file; the same generator state gives the same bytes.
+        sound: a file that is accepted.
+        hostile_import: a module that no file may get imported.
+    """
+
+    name: str
+    read: Callable[[Path], object]
+    refusals: tuple[type[Exception], ...]
+    mutant: Callable[[random.Random], bytes]
+    sound: bytes
+    hostile_import: str = ""
+
+
+def change_bytes(random_: random.Random, data: bytes) -> bytes:
+    """Some bytes changed, cut out or put in."""
+    changed = bytearray(data)
+    for _ in range(random_.choice((1, 1, 2, 8, 32))):
+        at = random_.randrange(len(changed) + 1)
+        action = random_.randrange(5)
+        if action == 0:
+            del changed[at:]
+        elif action == 1:
+            del changed[at : at + random_.randrange(64)]
+        elif action == 2:
+            changed[at:at] = random_.randbytes(random_.randrange(1, 9))
+        elif action == 3:
+            changed[at : at + 4] = random_.choice((b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x00\x00\x00\x80"))
+        elif at < len(changed):
+            changed[at] ^= 1 << random_.randrange(8)
+    return bytes(changed)
+
+
+def change_values(random_: random.Random, content: Any, values: list[Any] = VALUES) -> None:
+    """One value of nested lists and dicts changed, deleted, repeated or renamed, in place."""
+    places = list(_places(content))
+    if not places:
+        return
+    owner, key = random_.choice(places)
+    action = random_.randrange(6)
+    if action == 0:
+        del owner[key]
+    elif action == 1:
+        owner[key] = random_.choice(values)
+    elif action == 2:
+        other, other_key = random_.choice(places)
+        owner[key] = _copy(other[other_key])
+    elif action == 3 and isinstance(owner, list):
+        owner.insert(key, _copy(random_.choice(owner)))
+    elif action == 4 and isinstance(owner, dict):
+        owner[str(random_.choice(values))] = owner.pop(key)
+    elif isinstance(owner[key], int):
+        owner[key] += random_.choice((-1, 1, 2, 1000))
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) below ``value``."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        pairs = list(item.items()) if isinstance(item, dict) else list(enumerate(item))
+        for key, child in pairs:
+            yield item, key
+            if isinstance(child, dict | list):
+                waiting.append(child)
+
+
+def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
+    """Read ``data``; True if it was accepted.
+
+    Raises:
+        Finding: if the reader did anything but read, or refuse.
+    """
+    path.write_bytes(data)
+    before = sorted(path.parent.iterdir())
+    effects.armed = True
+    try:
+        reader.read(path)
+        accepted = True
+    except reader.refusals as error:
+        if any(isinstance(cause, Finding | MemoryError) for cause in _causes(error)):
+            raise Finding("an effect, or a huge allocation, was turned into a refusal") from error
+        accepted = False
+    except BaseException as error:
+        raise Finding(f"{type(error).__name__}: {error}") from error
+    finally:
+        effects.armed = False
+    if sorted(path.parent.iterdir()) != before:
+        raise Finding("a file appeared")
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > _start_bytes + _RESIDENT:
+        raise Finding("memory")
+    return accepted
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _drive(arguments: argparse.Namespace, reader: Reader, target: Callable[[bytes], bool]) -> int:
+    random_ = random.Random(arguments.seed)
+    begin, count, accepted = time.monotonic(), 0, 0
+    while count < arguments.iterations and time.monotonic() - begin < arguments.seconds:
+        data = reader.mutant(random_)
+        try:
+            accepted += target(data)
+        except Finding:
+            traceback.print_exc()
+            kept = Path(arguments.findings) / f"finding-{arguments.seed}-{count}{Path(reader.name).suffix}"
+            kept.write_bytes(data)
+            print(f"finding after {count} files: {kept}")
+            return 1
+        count += 1
+    print(f"{count} files, {accepted} accepted, no finding, {time.monotonic() - begin:.0f} s")
+    return 0
+
+
+def _atheris(target: Callable[[bytes], bool], options: list[str]) -> None:
+    import atheris
+
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], *options], lambda data: target(data) and None)
+    atheris.Fuzz()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What every fuzz target can be told."""
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--iterations", type=float, default=float("inf"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--findings", default=".")
+    parser.add_argument("--replay", type=Path)
+    parser.add_argument("--atheris", action="store_true")
+
+
+def run(reader: Reader, arguments: argparse.Namespace, rest: list[str]) -> int:
+    """Fuzz, or replay a finding; the exit status."""
+    effects = Effects(reader.hostile_import)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / reader.name
+
+        def target(data: bytes) -> bool:
+            return check(reader, data, path, effects)
+
+        path.write_bytes(reader.sound)
+        reader.read(path)  # what is imported lazily is imported now
+        if arguments.replay:
+            print("accepted" if target(arguments.replay.read_bytes()) else "refused")
+            return 0
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, resource.RLIM_INFINITY))
+        if arguments.atheris:
+            _atheris(target, rest)
+            return 0
+        return _drive(arguments, reader, target)

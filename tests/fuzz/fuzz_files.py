@@ -1,0 +1,190 @@
+"""Fuzz targets for the other readers of files: whatever the bytes, only their refusals may come out.
+
+    python tests/fuzz/fuzz_files.py packed --iterations 1e6    # packed tables (safetensors), every table loaded
+    python tests/fuzz/fuzz_files.py onnx --iterations 1e6      # inspection of .onnx files, hashes verified
+    python tests/fuzz/fuzz_files.py inputs --iterations 1e6    # saved inputs (.npz)
+    python tests/fuzz/fuzz_files.py tensors --iterations 1e6   # what a target hands back
+
+Other options, and what a finding is: `driver.py`. Half of the mutants of packed and ONNX files change one value of what
+the file says about itself, so that they get past the first checks; the rest change bytes.
+"""
+
+import argparse
+import io
+import json
+import random
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from driver import Reader, add_options, change_bytes, change_values, run
+from google.protobuf.message import Message
+from torch import nn
+
+import edge_embed
+from edge_embed import workflow
+from edge_embed.errors import BadInputError, ParityError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.packed.file import load_tables, save_tables
+from edge_embed.program.program import Program
+from edge_embed.targets.tensors import read_tensors, write_tensors
+from edge_embed.validation.saved_inputs import load_inputs
+
+
+class Model(nn.Module):
+    """A table of each method, in different uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(20, 8, num_codes=4, num_groups=2, variant="vq", padding_idx=0)
+        self.tags = edge_embed.ANTEmbedding(20, 8, num_anchors=3)
+        self.items = edge_embed.TTEmbedding(20, 8, rank=2)
+        self.head = edge_embed.TiedOutput(self.items)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.words(ids) + self.tags(ids) + self.items(ids))
+
+
+def _program() -> Program:
+    torch.manual_seed(0)
+    return workflow.load(Model(), torch.tensor([[1, 2]]))
+
+
+def packed() -> Reader:
+    """Packed tables: a JSON header, then the tensors."""
+    tables = workflow.lower(Model(), torch.tensor([[1, 2]])).tables
+    sound = _written("tables.safetensors", lambda path: save_tables(path, tables))
+
+    def mutant(random_: random.Random) -> bytes:
+        if random_.random() < 0.5:
+            return change_bytes(random_, sound)
+        (length,) = struct.unpack_from("<Q", sound)
+        header = json.loads(sound[8 : 8 + length])
+        if random_.random() < 0.5:
+            change_values(random_, header)
+        else:  # the manifest is JSON inside the JSON
+            _change_inside(random_, header["__metadata__"])
+        text = json.dumps(header).encode("utf-8", "replace")
+        return struct.pack("<Q", len(text)) + text + sound[8 + length :]
+
+    return Reader("tables.safetensors", load_tables, (BadInputError,), mutant, sound)
+
+
+def _change_inside(random_: random.Random, metadata: dict[str, str]) -> None:
+    name = random_.choice(list(metadata))
+    try:
+        content = json.loads(metadata[name])
+    except ValueError:
+        content = [metadata[name]]
+    change_values(random_, content)
+    metadata[name] = json.dumps(content)
+
+
+def onnx_file() -> Reader:
+    """Exported files as `inspect --verify` reads them."""
+    program = _program()
+    sound = _written("model.onnx", lambda path: workflow.export(program, "onnx", path))
+    model = onnx.load_from_string(sound)
+
+    def mutant(random_: random.Random) -> bytes:
+        if random_.random() < 0.5:
+            return change_bytes(random_, sound)
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        for _ in range(random_.choice((1, 1, 2, 4))):
+            _change_message(random_, changed)
+        return changed.SerializeToString()
+
+    return Reader("model.onnx", partial(inspect_file, verify=True), (BadInputError, ParityError), mutant, sound)
+
+
+def _change_message(random_: random.Random, message: Message) -> None:
+    """One field somewhere in a protobuf message; the deeper the likelier, as in a walk at random."""
+    fields = message.ListFields()
+    if not fields:
+        return
+    field, value = random_.choice(fields)
+    repeated = hasattr(value, "__len__") and not isinstance(value, str | bytes)
+    if field.type == field.TYPE_ENUM:
+        setattr(message, field.name, random_.choice(field.enum_type.values).number)
+    elif repeated and random_.random() < 0.2:
+        _change_repeated(random_, value)
+    elif field.type == field.TYPE_MESSAGE:
+        _change_message(random_, random_.choice(value) if repeated else value)
+    elif repeated:
+        value[random_.randrange(len(value))] = _other(random_, value[0])
+    else:
+        setattr(message, field.name, _other(random_, value))
+
+
+def _change_repeated(random_: random.Random, values: Any) -> None:
+    at = random_.randrange(len(values))
+    if random_.random() < 0.5:
+        del values[at]
+    elif hasattr(values, "add"):
+        values.add().CopyFrom(values[at])
+    else:
+        values.append(values[at])
+
+
+def _other(random_: random.Random, value: Any) -> Any:
+    if isinstance(value, str):
+        return random_.choice(("", "x", "../x", "edge_embed", "ai.onnx", "words.codes", "x" * 300, value + "0"))
+    if isinstance(value, bytes):
+        return change_bytes(random_, value)
+    if isinstance(value, float):
+        return random_.choice((0.0, -1.0, float("nan"), float("inf")))
+    return random_.choice((0, 1, -1, 2, 7, 16, 2**31 - 1, -(2**31))) if random_.random() < 0.7 else int(value) + 1
+
+
+def inputs() -> Reader:
+    """Saved inputs of a validation."""
+    program = _program()
+    file = io.BytesIO()
+    np.savez(file, names=np.array(["one", "two"]), seed=np.array(0), **{"0/ids": [[1, 2]], "1/ids": [[3]]})
+    sound = file.getvalue()
+
+    def mutant(random_: random.Random) -> bytes:
+        return change_bytes(random_, sound)
+
+    return Reader("inputs.npz", partial(load_inputs, program=program), (BadInputError,), mutant, sound)
+
+
+def tensors() -> Reader:
+    """Outputs of a target."""
+    arrays = {"logits": np.ones((2, 3), np.float32), "text": np.array(["a", "bc"], object), "ids": np.array([1])}
+    sound = _written("0.out", lambda path: write_tensors(path, arrays))
+
+    def mutant(random_: random.Random) -> bytes:
+        return change_bytes(random_, sound)
+
+    return Reader("0.out", read_tensors, (ValueError,), mutant, sound)
+
+
+def _written(name: str, write: Callable[[Path], object]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        write(path)
+        return path.read_bytes()
+
+
+READERS = {"packed": packed, "onnx": onnx_file, "inputs": inputs, "tensors": tensors}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reader", choices=READERS)
+    add_options(parser)
+    arguments, rest = parser.parse_known_args()
+    return run(READERS[arguments.reader](), arguments, rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
