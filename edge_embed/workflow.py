@@ -160,9 +160,9 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
     tables = []
     for report in lowered.reports:
         packed = lowered.tables.get(report.name)
-        session = exported.session_bytes.get(report.name, 0)
-        sizes = (packed.nbytes, packed.compression_ratio, session) if packed else (None, None, session)
-        tables.append(ExportedTable(*astuple(report), *sizes))
+        sizes = (packed.nbytes, packed.compression_ratio) if packed else (None, None)
+        memory = [found.get(report.name, 0) for found in (exported.session_bytes, exported.needed_bytes)]
+        tables.append(ExportedTable(*astuple(report), *sizes, *memory))
     files = {path: path.stat().st_size for path in exported.files}
     return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen)
 

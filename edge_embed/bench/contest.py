@@ -78,7 +78,7 @@ class Contest:
             num_embeddings=packed.num_embeddings,
             embedding_dim=packed.embedding_dim,
             packed_bytes=packed.nbytes,
-            session_bytes=packed.shape.session_bytes(use.makes_rows, self._table.memory_bytes),
+            session_bytes=packed.shape.session_bytes(use.operator, self._table.memory_bytes),
             dense_bytes=self._table.dense_bytes,
             use=use.words,
             k=use.k if isinstance(use, TopK) else None,

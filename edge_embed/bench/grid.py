@@ -13,7 +13,7 @@ from edge_embed.bench import tables
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
-from edge_embed.packed.form import Packed
+from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution
@@ -138,23 +138,29 @@ class Grid:
         """All random tables.
 
         Raises:
-            BadInputError: if sizes make no table.
+            BadInputError: if sizes make no table, or memory is given and no session takes any for them.
         """
         found: list[Subject] = []
         for method, dim in product(self.method, self.dim):
             names, make = _METHODS[method]
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
             for settings in product(*values):
-                make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes of measuring
+                few = make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes
                 words = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
                 for n, uses in self._uses_by_rows().items():
                     table = partial(_made, make, self.seed, n, dim, *settings)
-                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses))
+                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses), few.shape.memory_uses)
+        if self.memory_megabytes and all(subject.memory_bytes is None for subject in found):
+            numbers = ", ".join(map(str, self.memory_megabytes))
+            raise BadInputError(
+                f"memory_megabytes: got {numbers}, expected none: no session takes memory for these tables and uses, "
+                "only for rows of TT and heads of DPQ: leave it out"
+            )
         return found
 
-    def _with_memory(self, subject: Subject) -> Iterator[Subject]:
-        """The table with each amount of memory, where its method may take some."""
-        if not self.memory_megabytes or subject.method == "ant":
+    def _with_memory(self, subject: Subject, memory_uses: tuple[Use, ...]) -> Iterator[Subject]:
+        """The table with each amount of memory, where a session may take some for a use that is measured."""
+        if not self.memory_megabytes or not any(use.operator in memory_uses for use in subject.uses):
             yield subject
             return
         for megabytes in self.memory_megabytes:

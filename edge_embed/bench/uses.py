@@ -18,9 +18,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.ops.operators import Use
 from edge_embed.packed.bag import bag
-from edge_embed.packed.form import Packed
+from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.logits import logits
 from edge_embed.packed.topk import check_k
 from edge_embed.validation import ids as random_ids
@@ -46,7 +45,6 @@ class BenchUse(ABC):
         most_calls: that are made for that.
         distributions: of the ids, where there are any.
         operator: the use of the node that is measured.
-        makes_rows: whether it makes whole rows, for which cores of TT may be multiplied in advance.
         inputs: of a call, types and ranks by name.
         outputs: of that node, by name.
     """
@@ -58,7 +56,6 @@ class BenchUse(ABC):
     most_calls: ClassVar[int] = 32
     distributions: ClassVar[tuple[Distribution, ...]] = ("uniform", "zipf")
     operator: ClassVar[Use]
-    makes_rows: ClassVar[bool] = True
     inputs: ClassVar[dict[str, tuple[type, int]]]
     outputs: ClassVar[tuple[str, ...]] = ("result",)
 
@@ -162,7 +159,6 @@ class Logits(BenchUse):
     sample = 4
     distributions = ("uniform",)  # there are no ids: every row is used
     operator: ClassVar[Use] = "logits"
-    makes_rows = False
     inputs: ClassVar = {"hidden": (np.float32, 2)}
 
     def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:

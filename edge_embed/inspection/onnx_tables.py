@@ -13,7 +13,7 @@ from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.floats import FLOAT_BYTES
-from edge_embed.packed.form import TableShape, TensorSpec
+from edge_embed.packed.form import TableShape, TensorSpec, Use
 from edge_embed.packed.manifest import FORMAT_VERSION, located
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
@@ -70,10 +70,10 @@ class _Method:
 
 
 @dataclass(frozen=True)
-class _Use:
+class _Node:
+    use: Use
     leading: int  # inputs before those of the table
     attributes: tuple[str, ...] = ()
-    makes_rows: bool = True
 
 
 _METHODS = {
@@ -96,14 +96,14 @@ _METHODS = {
         _tt_shape,
     ),
 }
-_USES = {
-    "Embedding": _Use(1),
-    "EmbeddingBag": _Use(3, ("mode", "weighted")),
-    "Logits": _Use(1, makes_rows=False),
-    "TopK": _Use(2, ("k", "biased"), makes_rows=False),
+_NODES = {
+    "Embedding": _Node("rows", 1),
+    "EmbeddingBag": _Node("bag", 3, ("mode", "weighted")),
+    "Logits": _Node("logits", 1),
+    "TopK": _Node("topk", 2, ("k", "biased")),
 }
 
-OPERATORS = {f"{method}{use}": (_METHODS[method], _USES[use]) for method in _METHODS for use in _USES}
+OPERATORS = {f"{method}{suffix}": (_METHODS[method], _NODES[suffix]) for method in _METHODS for suffix in _NODES}
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class OnnxTable:
             (`check_specs`); None where a tensor is no initializer.
         padding_idx: The row that is exactly zero, or None.
         initializers: Name in the model of each tensor.
-        nodes: Of each node, whether it makes rows, and how many bytes a session may take for it; None: what is usual.
+        nodes: Of each node, its use, and how many bytes a session may take for it; None: what is usual.
     """
 
     name: str
@@ -125,7 +125,7 @@ class OnnxTable:
     shape: TableShape | None
     padding_idx: int | None
     initializers: Mapping[str, str]
-    nodes: tuple[tuple[bool, int | None], ...] = field(default=(), compare=False)
+    nodes: tuple[tuple[Use, int | None], ...] = field(default=(), compare=False)
 
     @property
     def session_bytes(self) -> int:
@@ -173,12 +173,12 @@ def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
         expected = f"expected one of {', '.join(OPERATORS)}: a newer edge-embed may read it"
         raise BadInputError(f"got operator {node.op_type!r:.80}, {expected}")
-    method, use = OPERATORS[node.op_type]
-    attributes = _attributes(node, method.attributes + use.attributes)
-    tensors = method.tensors(len(node.input) - use.leading)
-    if len(node.input) != use.leading + len(tensors):
-        raise BadInputError(f"got {len(node.input)} inputs, expected {use.leading + len(tensors)}")
-    initializers = dict(zip(tensors, node.input[use.leading :], strict=True))
+    method, form = OPERATORS[node.op_type]
+    attributes = _attributes(node, method.attributes + form.attributes)
+    tensors = method.tensors(len(node.input) - form.leading)
+    if len(node.input) != form.leading + len(tensors):
+        raise BadInputError(f"got {len(node.input)} inputs, expected {form.leading + len(tensors)}")
+    initializers = dict(zip(tensors, node.input[form.leading :], strict=True))
     first = tensors[0]
     name = initializers[first].removesuffix(f".{first}")
     specs = {tensor: weights.spec(stored) for tensor, stored in initializers.items()}
@@ -187,7 +187,7 @@ def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     shape = method.shape(attributes, known) if len(known) == len(specs) else None
     if shape is not None and padding_idx is not None and not 0 <= padding_idx < shape.num_embeddings:
         raise BadInputError(f"padding_idx: got {padding_idx}, expected -1 to {shape.num_embeddings - 1}")
-    return OnnxTable(name, method.name, shape, padding_idx, initializers, ((use.makes_rows, _memory(attributes)),))
+    return OnnxTable(name, method.name, shape, padding_idx, initializers, ((form.use, _memory(attributes)),))
 
 
 def _memory(attributes: Attributes) -> int | None:

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, row_blocks
-from edge_embed.ops.operators import TableOperators, Use
+from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
+from edge_embed.packed.form import Use
 from edge_embed.packed.topk import check_k
 
 _MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory

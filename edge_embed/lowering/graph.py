@@ -12,8 +12,8 @@ from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.method import Method
 from edge_embed.lowering.tt import TT
-from edge_embed.ops.operators import LEADING, TableOperators, Use
-from edge_embed.packed.form import Packed
+from edge_embed.ops.operators import LEADING, TableOperators
+from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 

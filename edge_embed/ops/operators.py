@@ -11,7 +11,7 @@ same uses of the packed table in their place. A table's own arguments come last 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ from torch import Tensor
 from edge_embed.ops.bag import check_offsets, reduce_bags
 from edge_embed.ops.logits import block_logits
 from edge_embed.ops.topk import TopK, block_topk
-
-Use = Literal["rows", "bag", "logits", "topk"]
+from edge_embed.packed.form import Use
 
 # What comes before the table in the schema of each use.
 LEADING: dict[Use, tuple[str, ...]] = {

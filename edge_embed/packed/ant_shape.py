@@ -7,10 +7,10 @@ A d + nnz(T), and not the indices of the sparse matrix. The compression ratio fo
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.form import TensorSpec, Use
 from edge_embed.packed.sizes import check_count, check_total
 
 MAX_NONZEROS = 2**31 - 1  # row offsets are int32
@@ -46,6 +46,8 @@ class ANTShape:
     weight_type: str = "float32"
     value_type: str = "float32"
 
+    memory_uses: ClassVar[tuple[Use, ...]] = ()
+
     def __post_init__(self) -> None:
         check_count("num_embeddings", self.num_embeddings)
         check_count("embedding_dim", self.embedding_dim)
@@ -76,7 +78,11 @@ class ANTShape:
         anchor_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_anchors * self.embedding_dim
         return 32 * self.num_embeddings * self.embedding_dim / (entry_bits + anchor_bits)
 
-    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+    def session_bytes(self, use: Use, limit: int | None) -> int:
+        """None."""
+        return 0
+
+    def least_session_bytes(self, use: Use) -> int:
         """None."""
         return 0
 

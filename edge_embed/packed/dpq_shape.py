@@ -9,12 +9,12 @@ The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.form import TensorSpec, Use
 from edge_embed.packed.sizes import check_count, check_total
 
 VALUE_BYTES = {**FLOAT_BYTES, "int8": 1}
@@ -43,6 +43,8 @@ class DPQShape:
     num_groups: int
     shared: bool = False
     value_type: str = "float32"
+
+    memory_uses: ClassVar[tuple[Use, ...]] = ("logits", "topk")
 
     def __post_init__(self) -> None:
         for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
@@ -106,9 +108,14 @@ class DPQShape:
         """
         return -(-self.num_embeddings // 16) * 16 * -(-self.row_bytes // 4) * 4 if self.bits == 4 else 0
 
-    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
-        """The codes in blocks, for heads; all or nothing."""
-        return 0 if makes_rows or (limit is not None and self.blocks_bytes > limit) else self.blocks_bytes
+    def session_bytes(self, use: Use, limit: int | None) -> int:
+        """The codes in blocks, for heads; all or nothing, and without a limit all."""
+        needed = self.least_session_bytes(use)
+        return needed if limit is None or needed <= limit else 0
+
+    def least_session_bytes(self, use: Use) -> int:
+        """All of the codes in blocks, for heads."""
+        return self.blocks_bytes if use in self.memory_uses else 0
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""

@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import rounded
+
+Use = Literal["rows", "bag", "logits", "topk"]
 
 
 class TensorSpec(NamedTuple):
@@ -19,7 +21,13 @@ class TensorSpec(NamedTuple):
 
 
 class TableShape(Protocol):
-    """All sizes of a packed table, known and checked before a byte of it is read."""
+    """All sizes of a packed table, known and checked before a byte of it is read.
+
+    Attributes:
+        memory_uses: those for which a session with the operator library may take memory, to be faster.
+    """
+
+    memory_uses: ClassVar[tuple[Use, ...]]
 
     @property
     def num_embeddings(self) -> int:
@@ -41,11 +49,14 @@ class TableShape(Protocol):
     def compression_ratio(self) -> float:
         """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
 
-    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+    def session_bytes(self, use: Use, limit: int | None) -> int:
         """Bytes that a session with the operator library takes at most beside the table, to be faster.
 
-        For one node, which makes rows or else is a head, and whose attribute ``memory_bytes`` is ``limit``.
+        For one node, whose attribute ``memory_bytes`` is ``limit``; None where it has none.
         """
+
+    def least_session_bytes(self, use: Use) -> int:
+        """The least limit with which a session takes any for such a node; 0 where it never does."""
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors, ready for JSON."""

@@ -7,13 +7,13 @@ R_0 = 1 is a tensor train, R_0 > 1 a tensor ring. The compression ratio follows 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.form import TensorSpec, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
 
 MIN_CORES, MAX_CORES = 2, 6
@@ -42,6 +42,8 @@ class TTShape:
     col_shape: tuple[int, ...]
     ranks: tuple[int, ...]
     value_type: str = "float32"
+
+    memory_uses: ClassVar[tuple[Use, ...]] = ("rows", "bag")
 
     def __post_init__(self) -> None:
         check_count("num_embeddings", self.num_embeddings)
@@ -108,20 +110,27 @@ class TTShape:
         that are left become float32 too. Of all k that fit, the one with the least work a row is taken; 0 where
         none has less than the table itself. The operator library decides the same (runtime_ops/kernels/tt/merge.h).
         """
+        fitting = [(work, nbytes) for work, nbytes in self._mergings() if nbytes <= most]
+        return min(fitting, key=lambda merging: merging[0], default=(0, 0))[1]
+
+    def _mergings(self) -> Iterator[tuple[int, int]]:
+        """Work a row and bytes, of every k that makes rows less work than the table itself."""
         cores = list(zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False))
-        chosen, least = 0, _row_work(cores)
         for first in range(len(cores) - 2, 0, -1):
             rows = min(math.prod(self.row_shape[first:]), self.num_embeddings)
             last = (rows, self.ranks[first], math.prod(self.col_shape[first:]), self.ranks[-1])
             made = [last, *(cores[:first] if self.value_type == "float16" else [])]
-            nbytes = FLOAT_BYTES["float32"] * sum(map(math.prod, made))
-            if nbytes <= most and _row_work([*cores[:first], last]) < least:
-                chosen, least = nbytes, _row_work([*cores[:first], last])
-        return chosen
+            work = _row_work([*cores[:first], last])
+            if work < _row_work(cores):
+                yield work, FLOAT_BYTES["float32"] * sum(map(math.prod, made))
 
-    def session_bytes(self, makes_rows: bool, limit: int | None) -> int:
+    def session_bytes(self, use: Use, limit: int | None) -> int:
         """Cores multiplied in advance, for rows; without a limit none."""
-        return self.merged_bytes(limit or 0) if makes_rows else 0
+        return self.merged_bytes(limit or 0) if use in self.memory_uses else 0
+
+    def least_session_bytes(self, use: Use) -> int:
+        """The smallest of such cores."""
+        return min((nbytes for _, nbytes in self._mergings()), default=0) if use in self.memory_uses else 0
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors. The cores do not show n."""

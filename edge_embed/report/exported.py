@@ -28,6 +28,8 @@ class ExportedTable:
         packed_bytes: bytes of the packed tensors, None if it was left.
         compression_ratio: by the formula of the method's paper, None if it was left.
         session_bytes: that a session takes at most beside the file to be faster, in all its uses.
+        needed_bytes: the least that each of them would have to be allowed, where they are allowed less and take none;
+            else 0.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ExportedTable:
     packed_bytes: int | None
     compression_ratio: float | None
     session_bytes: int
+    needed_bytes: int
 
     def cells(self) -> list[str]:
         """A row for the terminal."""
@@ -52,6 +55,14 @@ class ExportedTable:
             "" if self.compression_ratio is None else f"{self.compression_ratio:.1f}x",
             self._remark(),
         ]
+
+    def hint(self) -> str:
+        """What memory would make it faster, empty where it has that or was allowed none."""
+        if not self.needed_bytes:
+            return ""
+        megabytes = -(-self.needed_bytes >> 20)
+        serves = f"--memory-megabytes {megabytes} would serve ({self.needed_bytes:,} bytes for each use)"
+        return f"{self.name}: no faster with so little memory, {serves}"
 
     def _remark(self) -> str:
         if self.packed_bytes is None:
@@ -97,4 +108,5 @@ class ExportReport:
         for name, dynamic in self.dynamic.items():
             shapes.add_row(name, ", ".join(dynamic), ", ".join(self.frozen[name]))
         written = [f"wrote {path} ({size:,} bytes)" for path, size in self.files.items()]
-        return Group(tables, shapes, *written)
+        hints = [hint for table in self.tables if (hint := table.hint())]
+        return Group(tables, shapes, *hints, *written)

@@ -159,7 +159,8 @@ class SizeResult:
         resident_reason: why ``resident`` is None.
         initializer_bytes: all initializers in the file.
         packed_bytes: those of compressed tables.
-        loaded: the same after loading.
+        session_bytes: that a session with the operator library takes at most beside them, to be faster.
+        loaded: all initializers after loading.
     """
 
     files: Mapping[str, int]
@@ -170,6 +171,7 @@ class SizeResult:
     resident_reason: str
     initializer_bytes: int
     packed_bytes: int
+    session_bytes: int
     loaded: tuple[LoadedSize, ...]
 
 

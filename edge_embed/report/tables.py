@@ -70,6 +70,8 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
         side = "with the library" if library else "without the library"
         if held:
             total.add_row("weights in a session", f"{max(held):,}", f"{side}, most of {len(held)} optimisation levels")
+    if sizes.session_bytes:
+        total.add_row("more in a session", f"{sizes.session_bytes:,}", "up to so much, with the library, to be faster")
     by_table = Table("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from edge_embed.ops.operators import Use
 from edge_embed.packed.bag import bag
+from edge_embed.packed.form import Use
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.call import IDS_AT_ONCE, Case, Expected, Feeds, TableCall
 

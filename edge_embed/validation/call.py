@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 from torch import fx
 
-from edge_embed.ops.operators import LEADING, Use
+from edge_embed.ops.operators import LEADING
+from edge_embed.packed.form import Use
 from edge_embed.program.program import Program
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.tables import Table

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from onnx import NodeProto, helper
 
-from edge_embed.ops.operators import Use
+from edge_embed.packed.form import Use
 from edge_embed.packed.logits import logits
 from edge_embed.validation.call import Case, Expected, Feeds, TableCall
 from edge_embed.validation.ids import Distribution

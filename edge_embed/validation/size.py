@@ -6,12 +6,14 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.report.results import LoadedSize, SizeResult
 from edge_embed.runtime.library import get_library_path
 from edge_embed.validation import resident
@@ -56,6 +58,7 @@ def measure_sizes(
         resident_reason=reason,
         initializer_bytes=exported.initializer_bytes(),
         packed_bytes=packed,
+        session_bytes=sum(session_bytes(table, exported) for table in tables),
         loaded=loaded,
     )
 
@@ -63,6 +66,16 @@ def measure_sizes(
 def dense_bytes(table: Table) -> int:
     """Bytes of the float32 table that a packed one stands for: 4nd."""
     return 4 * table.packed.num_embeddings * table.packed.embedding_dim
+
+
+def session_bytes(table: Table, exported: ExportedModel) -> int:
+    """Bytes that a session takes at most beside a table to be faster, for all nodes that use it."""
+    total = 0
+    for operator, node in product(table.onnx.uses, exported.nodes_of(table.tensors)):
+        if node.op_type == operator.op_type:
+            limit = next((item.i for item in node.attribute if item.name == MEMORY_BYTES), None)
+            total += table.packed.shape.session_bytes(operator.use, limit)
+    return total
 
 
 def deflated_bytes(path: Path) -> int:

@@ -10,7 +10,7 @@ from torch import fx
 
 from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
-from edge_embed.ops.operators import Use
+from edge_embed.packed.form import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
 from edge_embed.targets.reference import open_reference

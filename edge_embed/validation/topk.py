@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from edge_embed.ops.operators import Use
+from edge_embed.packed.form import Use
 from edge_embed.packed.topk import topk
 from edge_embed.validation.call import Case, Expected, Feeds, Results, unlike
 from edge_embed.validation.ids import Distribution

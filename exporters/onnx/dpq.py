@@ -292,5 +292,4 @@ DPQ = OnnxMethod(
     num_rows=_NUM_ROWS,
     parts="tensors",
     remedy="freeze all tables with value_type int8, or none",
-    memory_uses=("logits", "topk"),
 )

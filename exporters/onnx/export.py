@@ -46,6 +46,7 @@ from edge_embed.exporters.onnx.storage import (
 from edge_embed.exporters.onnx.tt import TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.packed.form import Use
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
@@ -63,12 +64,14 @@ class ExportedFile:
         dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
         frozen: dimensions that have one size, in the same form.
         session_bytes: that a session takes at most beside the file to be faster, by table.
+        needed_bytes: the least that it would have to be allowed, by table of which it takes none as it is allowed less.
     """
 
     files: tuple[Path, ...]
     dynamic: Mapping[str, list[str]]
     frozen: Mapping[str, list[str]]
     session_bytes: Mapping[str, int]
+    needed_bytes: Mapping[str, int]
 
 
 def export_onnx(
@@ -103,14 +106,15 @@ def export_onnx(
         check_count("memory_megabytes", memory_megabytes, least=0, most=MAX_SIZE >> 20)
     model = build_model(lowered)
     if memory_megabytes is not None:
-        _limit_memory(model, memory_megabytes << 20)
+        _limit_memory(lowered, model, memory_megabytes << 20)
     data = [weights_file(path)] if goes_external(model, external_data) else []
     outdated = not data and has_weights_file(path)
     with new_files([*data, path], force=force) as temporary:
         write_model(model, temporary[-1], temporary[0] if data else None)
     if outdated:  # they belonged to the file that was replaced
         weights_file(path).unlink(missing_ok=True)
-    return ExportedFile((path, *data), _dimensions(model, str), _dimensions(model, int), _session_bytes(lowered, model))
+    dimensions = _dimensions(model, str), _dimensions(model, int)
+    return ExportedFile((path, *data), *dimensions, *_session_memory(lowered, model))
 
 
 def build_model(lowered: LoweredProgram) -> ir.Model:
@@ -128,10 +132,9 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     return model
 
 
-def _limit_memory(model: ir.Model, most_bytes: int) -> None:
+def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> None:
     """Say in every node for which a session may take memory how much."""
-    operators = [method.operator(use) for method in METHODS for use in method.memory_uses]
-    nodes = [node for node in model.graph if any(_is(node, operator) for operator in operators)]
+    nodes = [node for name, use, node in _table_nodes(model) if use in lowered.tables[name].shape.memory_uses]
     if not nodes and most_bytes:
         raise BadInputError(
             "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
@@ -141,17 +144,28 @@ def _limit_memory(model: ir.Model, most_bytes: int) -> None:
         node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
 
 
-def _session_bytes(lowered: LoweredProgram, model: ir.Model) -> Mapping[str, int]:
-    """What sessions take at most for the nodes of each table, beside the table."""
-    found: Counter[str] = Counter()
-    for operator in (operator for method in METHODS for operator in method.uses):
-        for node in (node for node in model.graph if _is(node, operator)):
+def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """By table, what a session takes at most for its nodes, and what these would need where they are allowed less."""
+    taken: Counter[str] = Counter()
+    needed: dict[str, int] = {}
+    for name, use, node in _table_nodes(model):
+        shape, limit = lowered.tables[name].shape, node.attributes.get_int(MEMORY_BYTES, None)
+        taken[name] += shape.session_bytes(use, limit)
+        least = shape.least_session_bytes(use)
+        if limit and limit < least:  # 0 asks for nothing
+            needed[name] = least
+    return dict(taken), needed
+
+
+def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
+    """The nodes of ours, with the name of their table and how they use it."""
+    operators = {operator.op_type: operator for method in METHODS for operator in method.uses}
+    for node in model.graph:
+        if node.domain == DOMAIN:
+            operator = operators[node.op_type]
             first = node.inputs[operator.num_leading]
             assert first is not None  # of its tensors, every node has this one
-            name = str(first.name).rpartition(".")[0]
-            limit = node.attributes.get_int(MEMORY_BYTES, None)
-            found[name] += lowered.tables[name].shape.session_bytes(operator.makes_rows, limit)
-    return dict(found)
+            yield str(first.name).rpartition(".")[0], operator.use, node
 
 
 def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:

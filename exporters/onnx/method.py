@@ -17,7 +17,8 @@ from onnxscript import opset18, values
 
 from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
-from edge_embed.ops.operators import LEADING, TableOperators, Use
+from edge_embed.ops.operators import LEADING, TableOperators
+from edge_embed.packed.form import Use
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class OnnxMethod:
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
         parts: what the tensors of a table are called where tables of a model have different numbers of them.
         remedy: what to do about that.
-        memory_uses: those for which a session may take memory, to be faster.
     """
 
     name: str
@@ -50,7 +50,6 @@ class OnnxMethod:
     num_rows: str
     parts: str = "tensors"
     remedy: str = ""
-    memory_uses: tuple[Use, ...] = ()
 
     def operator(self, use: Use) -> "OnnxOperator":
         """The node type for a use."""
@@ -105,11 +104,6 @@ class OnnxOperator:
     def op_type(self) -> str:
         """Name of the node, and of the function that holds its body."""
         return self.method.prefix + _FORMS[self.use].suffix
-
-    @property
-    def makes_rows(self) -> bool:
-        """Whether it makes rows; heads multiply all of them."""
-        return self.use in ("rows", "bag")
 
     @property
     def num_leading(self) -> int:

@@ -129,5 +129,4 @@ TT = OnnxMethod(
     parts="cores",
     remedy="factorise all tables alike",
     num_rows="\n  num_rows = Constant <value_int: int = @num_embeddings> ()\n",
-    memory_uses=("rows", "bag"),
 )

@@ -20,7 +20,8 @@ list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/cpu.cc)
 foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/${variant}.cc)
 endforeach()
-set(EDGE_EMBED_C_API_SOURCES c_api/edge_embed.cc)
+set(EDGE_EMBED_C_API_SOURCES c_api/bag.cc c_api/edge_embed.cc c_api/gather.cc c_api/logits.cc c_api/memory.cc c_api/tables.cc
+    c_api/topk.cc)
 set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/op.cc ort/parallel.cc
     ort/register.cc ort/result.cc ort/topk.cc)
 foreach(method IN ITEMS ant dpq tt)

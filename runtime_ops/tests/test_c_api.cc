@@ -498,7 +498,6 @@ int main() {
   TestUses(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 5, EE_FLOAT32, 1}), kTt);
   TestUses(MergedCase({{2, 2, 2}, {3, 2, 1}, {1, 4, 2, 1}, 5, EE_FLOAT32, 1}), kTt);
   TestMergedCores();
-
   TestBlocks();
   TestTypesThatAreNone();
   TestADamagedRowIsNamed();

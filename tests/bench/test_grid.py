@@ -23,18 +23,32 @@ def test_every_combination_is_a_table():
     ]
 
 
-def test_memory_of_a_session_concerns_methods_that_take_some():
-    grid = Grid.parse(None, False, method="ant,dpq,tt", use="rows", rank="2,3", memory_megabytes="0,8")
+def test_memory_of_a_session_concerns_uses_that_take_some():
+    grid = Grid.parse(None, False, method="ant,dpq,tt", use="kernel", rank="2,3", memory_megabytes="0,8")
     assert [(subject.name, subject.memory_bytes) for subject in grid.subjects()] == [
         ("ant anchors=100 nonzeros=8", None),
-        ("dpq codes=16 groups=64 memory-megabytes=0", 0),
-        ("dpq codes=16 groups=64 memory-megabytes=8", 8 << 20),
+        ("dpq codes=16 groups=64", None),
         ("tt rank=2 memory-megabytes=0", 0),
         ("tt rank=2 memory-megabytes=8", 8 << 20),
         ("tt rank=3 memory-megabytes=0", 0),
         ("tt rank=3 memory-megabytes=8", 8 << 20),
     ]
     assert [subject.memory_bytes for subject in Grid(method=("tt",), use=("rows",)).subjects()] == [None]
+    both = Grid(method=("dpq", "tt"), use=("bag", "topk"), memory_megabytes=(8,)).subjects()
+    assert [(subject.method, subject.uses[0].name) for subject in both if subject.memory_bytes] == [
+        ("dpq", "topk"),
+        ("tt", "bag"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": ("ant",)}, {"method": ("dpq",), "use": ("rows", "bag")}, {"method": ("tt",), "use": ("topk",)}],
+)
+def test_memory_that_no_session_takes_is_refused(options):
+    assert Grid(**options).subjects()
+    with pytest.raises(BadInputError, match=r"memory_megabytes: got 0, 4, expected none: no session .*: leave it out"):
+        Grid(**options, memory_megabytes=(0, 4)).subjects()
 
 
 def test_uses_of_one_size_share_a_table():

@@ -194,8 +194,8 @@ def test_the_names_in_the_file_are_those_of_the_exporter():
     exported = {operator.op_type: operator for method in export.METHODS for operator in method.uses}
     assert exported.keys() == onnx_tables.OPERATORS.keys()
     for op_type, operator in exported.items():
-        method, use = onnx_tables.OPERATORS[op_type]
+        method, form = onnx_tables.OPERATORS[op_type]
         assert method.name == operator.method.name
         assert method.tensors(4) == operator.method.tensors(4)
-        assert use.leading == operator.num_leading
-        assert {"format_version", *method.attributes, *use.attributes} == set(operator.attribute_names)
+        assert (form.use, form.leading) == (operator.use, operator.num_leading)
+        assert {"format_version", *method.attributes, *form.attributes} == set(operator.attribute_names)

@@ -22,7 +22,7 @@ PATH = PathResult("portable body", "passed", "1 output(s)", (OUTPUT,))
 
 def make_report(**changes) -> ValidationReport:
     table = TableResult("word", "dpq", 50, 12, 2400, 400, 6.0, (GOOD,), (GOOD,))
-    sizes = SizeResult({"m.onnx": 900}, 2900, 900, 700, 5000, "", 800, 400, (LoadedSize("all", True, 810),))
+    sizes = SizeResult({"m.onnx": 900}, 2900, 900, 700, 5000, "", 800, 400, 77, (LoadedSize("all", True, 810),))
     measured = LatencyResult("table word", 1, "uniform", "empty call", 1.25, 1.2, 1.3, 4.0, "", (1.2, 1.25, 1.3))
     skipped = LatencyResult("table word", 1, "uniform", "dense Gather", None, None, None, None, "too large")
     report = ValidationReport(

@@ -1,13 +1,19 @@
 """The sizes are those of the files and of a real process."""
 
+import io
 import zlib
 
 import pytest
+import torch
+from rich.console import Console
 
+from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.lowering.graph import lower_program
 from edge_embed.validation import resident
 from edge_embed.validation.size import deflated_bytes
 
-from .conftest import DIM, FROZEN_ROWS, ROWS
+from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_program
 
 
 def test_sizes_of_a_sound_file(exported):
@@ -21,6 +27,20 @@ def test_sizes_of_a_sound_file(exported):
     assert 0 < sizes.zipped < sizes.on_disk
     assert sizes.zipped == sum(len(zlib.compress(file.read_bytes())) for file in files)
     assert len(sizes.loaded) == 2 * len({loaded.level for loaded in sizes.loaded})
+
+
+@pytest.mark.parametrize(("megabytes", "faster"), [(1, True), (0, False), (None, False)])
+def test_what_a_session_takes_to_be_faster_is_told_apart(megabytes, faster, tmp_path):
+    program = make_program(TTEmbedding(300, 24, rank=4), (torch.tensor([[1, 2]]),), tmp_path)
+    lowered, path = lower_program(program), tmp_path / "model.onnx"
+    file = export_onnx(lowered, path, memory_megabytes=megabytes)
+    report = Exported(program, lowered, path).validate()
+    assert report.passed
+    assert [report.sizes.session_bytes] == list(file.session_bytes.values())
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report.render())
+    rows = [line for line in console.export_text().splitlines() if "more in a session" in line]
+    assert [f" {report.sizes.session_bytes:,} " in row for row in rows] == [True] * faster
 
 
 @pytest.mark.skipif(not resident.STATUS.exists(), reason="resident memory is read from /proc")

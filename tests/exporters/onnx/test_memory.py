@@ -1,6 +1,7 @@
 """Memory that a session may take for cores of TT multiplied in advance, and for blocks of codes of DPQ heads."""
 
 import io
+import re
 
 import onnx
 import pytest
@@ -132,6 +133,28 @@ def test_the_workflow_passes_it_on(tmp_path):
     (found,) = report.tables
     assert found.session_bytes > 0
     assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in found.cells()
+
+
+def test_too_few_megabytes_for_a_table_are_reported_with_those_that_serve(tmp_path):
+    table = edge_embed.TTEmbedding(50_000, 128, rank=16)
+
+    def exported(megabytes):
+        path = tmp_path / f"{megabytes}.onnx"
+        report = edge_embed.export(table, "onnx", path, torch.tensor([[1]]), memory_megabytes=megabytes)
+        console = Console(file=io.StringIO(), width=200)
+        console.print(report.render())
+        hints = [line for line in console.file.getvalue().splitlines() if "would serve" in line]
+        return report.tables[0], hints
+
+    few, (hint,) = exported(1)
+    serve = int(re.search(r"no faster with so little memory, --memory-megabytes (\d+) would serve", hint)[1])
+    assert f"({few.needed_bytes:,} bytes for each use)" in hint
+    assert few.session_bytes == 0
+    assert exported(serve - 1)[0].session_bytes == 0
+    enough, hints = exported(serve)
+    assert (enough.session_bytes, enough.needed_bytes, hints) == (few.needed_bytes, 0, [])
+    for nothing in (0, None):  # asks for none
+        assert exported(nothing)[1] == []
 
 
 def test_megabytes_for_nothing_are_refused(export, make_table, tmp_path):

@@ -15,7 +15,7 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.topk import topk
 from edge_embed.targets.reference import open_reference
 
-from .test_bodies import LEVELS, TABLES, assert_close, dpq, session, topk_model, tt
+from .bodies import LEVELS, TABLES, assert_close, dpq, session, topk_model, tt
 
 
 def runners(model: onnx.ModelProto) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+// Products of hidden states with every row.
+#include "c_api/call.h"
+
+namespace {
+
+using edge_embed::ChosenKernels;
+using edge_embed::HeadInput;
+using edge_embed::LogitsOutput;
+using edge_embed::Output;
+using edge_embed::c_api::Buffer;
+using edge_embed::c_api::CheckBuffers;
+using edge_embed::c_api::kStatesAtOnce;
+using edge_embed::c_api::Report;
+using edge_embed::c_api::ToTable;
+
+template <class CTable>
+ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, const Buffer& logits,
+                 const Buffer& scratch, int64_t* bad_row) {
+  if (bad_row != nullptr) *bad_row = -1;
+  if (c_table == nullptr) return EE_NULL_POINTER;
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  if (valid != EE_OK) return valid;
+  if (batch < 0) return EE_BAD_SHAPE;
+  if (batch == 0) return EE_OK;
+  if (hidden == nullptr || logits.data == nullptr) return EE_NULL_POINTER;
+  const size_t count = static_cast<size_t>(batch), rows = static_cast<size_t>(table.num_embeddings);
+  const ee_status fits = CheckBuffers(table, count, rows, logits, &scratch);
+  if (fits != EE_OK) return fits;
+
+  const auto& head = ChosenKernels(table).logits;
+  double* const memory = static_cast<double*>(scratch.data);
+  double* const prepared = memory + head.scratch(table).saturated();
+  const size_t columns = Columns(table);
+  size_t bad = 0;
+  ee_status status = EE_OK;
+  for (size_t state = 0; state < count; state += kStatesAtOnce) {
+    const size_t states = count - state < kStatesAtOnce ? count - state : kStatesAtOnce;
+    const HeadInput input = head.Prepare(table, hidden + state * columns, states, prepared);
+    const Output out{static_cast<float*>(logits.data) + state * rows, EE_FLOAT32};
+    status = head.run(table, input, 0, rows, LogitsOutput{out, rows, 0}, memory, &bad);
+  }
+  return Report(status, bad, bad_row);
+}
+
+}  // namespace
+
+ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch, float* logits,
+                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch, float* logits,
+                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}
+
+ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
+                           size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+}

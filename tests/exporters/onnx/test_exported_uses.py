@@ -1,0 +1,79 @@
+"""What an export makes of a use: one node, and all bodies that it needs."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tt import TTEmbedding
+
+
+class Head(nn.Module):
+    """Reads words and scores all of them, by one table."""
+
+    def __init__(self, embedding: nn.Module, bias: bool = False) -> None:
+        super().__init__()
+        self.embedding, self.output = embedding, TiedOutput(embedding, bias)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.output(torch.tanh(self.embedding(ids)))
+
+
+class Best(Head):
+    """Reads words and names the likeliest ones."""
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.output.topk(torch.tanh(self.embedding(ids)), 4)
+
+
+OFFSETS = torch.tensor([0, 2, 4])
+FACTORS = torch.tensor([0.5, -1.0, 2.0, 1.0, 3.0])
+EXPORTS = {
+    "ANTEmbedding": (lambda: ANTEmbedding(20, 12, 6), ()),
+    "ANTEmbeddingBag": (lambda: ANTEmbeddingBag(20, 12, 6, mode="max", padding_idx=0), (OFFSETS,)),
+    "ANTLogits": (lambda: Head(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
+    "ANTTopK": (lambda: Best(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
+    "DPQEmbeddingBag": (lambda: DPQEmbeddingBag(20, 12, 16, 3, mode="sum"), (OFFSETS, FACTORS)),
+    "DPQLogits": (lambda: Head(DPQEmbedding(20, 12, 5, 3)), ()),
+    "DPQEmbedding": (lambda: DPQEmbedding(20, 12, 5, 3, padding_idx=0).freeze("int8"), ()),
+    "DPQTopK": (lambda: Best(DPQEmbedding(20, 12, 5, 3), bias=True), ()),
+    "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
+    "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
+    "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
+    "TTTopK": (lambda: Best(TTEmbedding(20, 12, 3)), ()),
+}
+
+
+@pytest.mark.parametrize("op_type", EXPORTS)
+def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, op_type):
+    make, others = EXPORTS[op_type]
+    inputs = (torch.tensor([1, 2, 0, 19, 5]), *others)
+    exported = export(make(), inputs if others else inputs[0])
+    model = onnx.load(exported.path)
+    onnx.checker.check_model(model, full_check=True)
+    assert [node.op_type for node in model.graph.node].count(op_type) == 1
+    rows = op_type.removesuffix("Bag").replace("Logits", "Embedding").replace("TopK", "Embedding")
+    assert [function.name for function in model.functions] == list(dict.fromkeys([rows, op_type]))
+    for way in ("portable", "reference"):  # float32 on both sides; a wrong row or term is off by 1e-2 and more
+        for got, expected in zip(exported.run(way, *inputs), exported.trained(*inputs), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6, err_msg=way)
+
+
+def test_int8_values_in_some_tables_alone_are_refused(export, add_up):
+    layers = [DPQEmbedding(20, 12, 16, 3).freeze(value_type) for value_type in ("int8", "float32")]
+    with pytest.raises(
+        BadInputError, match=r"some of 2 and some of 3 tensors, .*: freeze all tables with value_type i"
+    ):
+        export(add_up(*layers))
+
+
+def test_tables_of_different_numbers_of_cores_are_refused(export, add_up):
+    layers = [TTEmbedding(20, 12, 3, num_cores=cores) for cores in (2, 3, 2)]
+    with pytest.raises(BadInputError, match="some of 2 and some of 3 cores, expected one number of cores"):
+        export(add_up(*layers))
