@@ -229,7 +229,7 @@ def validate(
 @click.option("--verify", is_flag=True, help="Check the hash of every table.")
 @_output_options
 def inspect(file: Path, verify: bool, as_json: bool, quiet: bool) -> None:
-    """Show what a saved model, packed file or ONNX file contains, table by table."""
+    """Show what a saved model, packed file, ONNX or ORT file contains, table by table."""
     from edge_embed.inspection.inspect import inspect_file
     from edge_embed.inspection.render import render_file
 

@@ -82,7 +82,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestBlocks:
     def test_every_program_and_command_runs(self, workplace: Path) -> None:
         made = {path.name for path in workplace.iterdir()}
-        assert made == {"language.pt", "model.onnx", "model.pt", "suggestions.onnx", "tables.safetensors"}
+        assert made == set(
+            "inputs.npz language.pt model.onnx model.pt report.html small.onnx suggestions.onnx tables.safetensors "
+            "worst.npz".split()
+        )
 
     def test_every_kind_of_block_is_known(self) -> None:
         known = {"python", "sh", "cpp", "java", "text", "text output", "text tree", "text layers"}

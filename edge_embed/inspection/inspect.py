@@ -13,15 +13,18 @@ Inspector = Callable[[Path, bool], FileReport]
 
 _ZIP = b"PK"
 _PICKLE = b"\x80"
-_EXPECTED = "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file or an .onnx model"
+_ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
+_EXPECTED = (
+    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx or .ort model"
+)
 
 
 def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
     """Report what a file contains: tables, their sizes and shares, and what runs them.
 
     Args:
-        path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file or an ``.onnx`` model
-            (whose external data lies beside it).
+        path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model
+            (whose external data lies beside it) or what ONNX Runtime made of one, ``.ort``.
         verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
             A saved program has a checksum on every member instead, which is always compared.
 
@@ -46,6 +49,8 @@ def _inspector(path: Path) -> Inspector:
         return _packed
     if start.startswith(_PICKLE):
         return _pickle
+    if is_ort_format(start):
+        return _ort
     by_suffix = {".onnx": _onnx, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
     suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
     if suffix in by_suffix:
@@ -65,6 +70,11 @@ def _start_of(path: Path) -> tuple[bytes, int]:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def is_ort_format(start: bytes) -> bool:
+    """Whether a file that begins so is a model in ORT format."""
+    return start[4:8] == _ORT
 
 
 def _is_safetensors(start: bytes, size: int) -> bool:
@@ -108,6 +118,12 @@ def _packed(path: Path, verify: bool) -> FileReport:
     from edge_embed.inspection.packed_file import inspect_packed  # noqa: PLC0415
 
     return inspect_packed(path, verify)
+
+
+def _ort(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.ort_file import inspect_ort  # noqa: PLC0415
+
+    return inspect_ort(path, verify)
 
 
 def _onnx(path: Path, verify: bool) -> FileReport:

@@ -10,6 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
+from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.onnx_tables import OnnxTable, called_by_bodies, check_specs, nodes_of, tables_of_nodes
 from edge_embed.inspection.onnx_weights import Weights, dtype_name
@@ -108,21 +109,13 @@ class _Inspection:
         counts = dict.fromkeys(sorted(used | (bodies ^ called_by_bodies(self._model))), 0)
         for node in self._nodes:
             counts[node.op_type] += 1
+        if bare := [name for name in counts if name not in bodies]:
+            self._warnings.append(bodies_are_gone(self._model, bare))
         for name, count in counts.items():
-            if name not in bodies:
-                self._warnings.append(
-                    f"{name} has no portable body: the file runs only where the operator library is "
-                    "registered. A tool removed it (a version converter; ONNX Runtime saving an optimised "
-                    "model): run such tools on other files, or export again"
-                )
-            elif not count:
+            if name in bodies and not count:
                 self._warnings.append(f"{name} has a body, but no node uses it: the nodes were replaced")
         if self._manifest is not None and not self._nodes:
-            self._warnings.append(
-                "no node of edge-embed is left: a tool inlined the portable body (onnx.inliner, "
-                "quant_pre_process, an optimised model saved without the library), so the kernels of the "
-                "operator library are not used: export again"
-            )
+            self._warnings.append(nodes_are_gone(self._model))
         return [OperatorInfo(name, count, name in bodies) for name, count in counts.items()]
 
     def _tables(self) -> list[TableInfo]:
@@ -170,9 +163,12 @@ class _Inspection:
         got = (used.method, used.shape, used.padding_idx)
         expected = (noted.method, noted.shape, noted.padding_idx)
         if used.shape is not None and got != expected:
+            converted = {used.shape.value_type, noted.shape.value_type} == {"float16", "float32"}
+            remedy = (
+                "a float16 conversion did it; export the model after model.half()" if converted else "export it again"
+            )
             self._differences.append(
-                f"table {used.name!r:.80}: its node has {got}, expected {expected} as the manifest has it: "
-                "export it again"
+                f"table {used.name!r:.80}: its node has {got}, expected {expected} as the manifest has it: {remedy}"
             )
 
     def _dense(self) -> list[DenseInfo]:

@@ -103,6 +103,7 @@ _NODES = {
     "TopK": _Node("topk", 2, ("k", "biased")),
 }
 
+_RENAMED = "onnx.compose renamed it: give add_prefix rename_functions=False, and merge_models no prefix"
 OPERATORS = {f"{method}{suffix}": (_METHODS[method], _NODES[suffix]) for method in _METHODS for suffix in _NODES}
 
 
@@ -171,8 +172,8 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
 
 def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
-        expected = f"expected one of {', '.join(OPERATORS)}: a newer edge-embed may read it"
-        raise BadInputError(f"got operator {node.op_type!r:.80}, {expected}")
+        remedy = _RENAMED if node.op_type.endswith(tuple(OPERATORS)) else "a newer edge-embed may read it"
+        raise BadInputError(f"got operator {node.op_type!r:.80}, expected one of {', '.join(OPERATORS)}: {remedy}")
     method, form = OPERATORS[node.op_type]
     attributes = _attributes(node, method.attributes + form.attributes)
     tensors = method.tensors(len(node.input) - form.leading)

@@ -20,6 +20,7 @@ _KINDS = {
     "torch_save": "torch.save file",
     "packed": "packed tables",
     "onnx": "ONNX model",
+    "ort": "model in ORT format",
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _MOST_NAMES = 20

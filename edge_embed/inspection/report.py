@@ -11,7 +11,7 @@ from edge_embed.packed.form import TableShape, TensorSpec
 
 SCHEMA_VERSION = 1
 
-Kind = Literal["program", "torch_save", "packed", "onnx"]
+Kind = Literal["program", "torch_save", "packed", "onnx", "ort"]
 State = Literal["trainable", "frozen", "stored", "packed"]
 HashStatus = Literal["not checked", "matches", "DIFFERS", "no hash"]
 
@@ -113,7 +113,7 @@ class DataFileInfo:
 
 @dataclass(frozen=True)
 class OnnxInfo:
-    """What only an ONNX file has.
+    """What only an ONNX file has, and one in ORT format.
 
     Attributes:
         ir_version: Version of the file format.
@@ -162,7 +162,7 @@ class FileReport:
         outputs: Of the model.
         vocabulary_size: Tokens that travel in the file, None without vocabulary.
         metadata: The user's own strings.
-        onnx: For kind ``onnx``.
+        onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
         notes: What to do with such a file.
         warnings: What other tools did to it that makes it slower or tied to one runtime.

@@ -13,6 +13,7 @@ from onnx import NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
+from edge_embed.inspection.inspect import is_ort_format
 from edge_embed.inspection.onnx_weights import ExternalTensor, Weights
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.form import TensorSpec
@@ -93,8 +94,11 @@ def _parse(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise BadInputError("no such file: expected an exported .onnx model")
     try:
+        content = path.read_bytes()
+        if is_ort_format(content[:8]):
+            raise BadInputError("is in ORT format, expected the .onnx model that it was made from: give that")
         model = onnx.ModelProto()
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(content)
     except DecodeError as error:
         raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
     except OSError as error:

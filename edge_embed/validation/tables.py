@@ -17,6 +17,7 @@ from onnx import NodeProto
 from edge_embed.exporters.onnx.export import METHODS as ONNX_METHODS
 from edge_embed.exporters.onnx.method import OnnxMethod
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.lowering.graph import METHODS as LOWERING_METHODS
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
@@ -95,6 +96,8 @@ def stored_checks(table: Table, nodes: Sequence[Node], exported: ExportedModel, 
 
 def _nodes(table: Table, expected: Sequence[Node], exported: ExportedModel) -> Check:
     found = [node_of(node) for node in exported.nodes_of(table.tensors)]
+    if not exported.nodes:
+        return Check("node", "failed", nodes_are_gone(exported.proto))
     if not found:
         detail = f"no node uses {', '.join(table.tensors)}: another tool replaced it, export again"
         return Check("node", "failed", detail)
@@ -122,8 +125,9 @@ def _body(nodes: Sequence[Node], exported: ExportedModel) -> Check:
     absent = sorted({node.op_type for node in nodes if not exported.has_body(node.op_type)})
     if not absent:
         return Check("portable body", "passed", "in the file")
-    lost = "without it the file runs only where the operator library is registered, export again"
-    return Check("portable body", "failed", f"the function {', '.join(absent)} is not in the file: {lost}")
+    inlined = f"the function {', '.join(absent)} is not in the file, nor is a node of edge-embed"
+    detail = bodies_are_gone(exported.proto, absent) if exported.nodes else inlined
+    return Check("portable body", "failed", detail)
 
 
 def _stored_rows(table: Table, exported: ExportedModel, hashes: dict[str, str], on_bytes: OnBytes) -> Check:

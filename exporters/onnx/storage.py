@@ -101,6 +101,7 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
     Wire format: a field is the varint ``number << 3 | 2``, the length as a varint, then the content;
     ModelProto.graph is 7, GraphProto.initializer 5, TensorProto.raw_data 9.
     """
+    names = {*model.graph.initializers}
     streamed: list[tuple[bytes, ir.TensorProtocol]] = []
     for value, tensor in _stored(model):
         if tensor.nbytes >= _LARGE:
@@ -108,6 +109,10 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
             streamed.append((proto.SerializeToString() + _field(9, tensor.nbytes), tensor))
             del model.graph.initializers[str(value.name)]
     rest = ir.to_proto(model)
+    # A weight has its type and shape already; said twice, they are wrong once quantize_dynamic transposes it.
+    noted = [value for value in rest.graph.value_info if value.name not in names]
+    del rest.graph.value_info[:]
+    rest.graph.value_info.extend(noted)
     graph = rest.graph.SerializeToString(deterministic=True)
     rest.ClearField("graph")
     size = len(graph) + sum(

@@ -22,7 +22,7 @@ _BODY = """
   is_biased = Equal (biased, one)
   no_columns = Constant <value_ints: ints = [0]> ()
   none_shape = Concat <axis: int = 0> (num_states, no_columns)
-  no_value = Constant <value_float: float = 0.0> ()
+  no_value = Constant <value: tensor = float {{0.0}}> ()
   no_values = Expand (no_value, none_shape)
   no_ids = Expand (zero, none_shape)
   all_values, all_ids = Loop (num_blocks, always, no_values, no_ids) <

@@ -57,7 +57,7 @@ _FIRST = """
   is_padding = Equal (wide_ids, padding_idx)
   padding_axes = Constant <value_ints: ints = [1, 2]> ()
   is_padding_row = Unsqueeze (is_padding, padding_axes)
-  no_value = Constant <value_float: float = 0.0> ()
+  no_value = Constant <value: tensor = float {0.0}> ()
   product_0 = Where (is_padding_row, no_value, slice_0)
 """
 

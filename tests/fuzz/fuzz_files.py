@@ -5,8 +5,9 @@
     python tests/fuzz/fuzz_files.py inputs --iterations 1e6    # saved inputs (.npz)
     python tests/fuzz/fuzz_files.py tensors --iterations 1e6   # what a target hands back
 
-TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the mutants of packed and ONNX files change one value of what
-the file says about itself, so that they get past the first checks; the rest change bytes.
+TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the
+mutants of packed and ONNX files change one value of what the file says about itself, so that they get past the first
+checks; the rest change bytes.
 """
 
 import argparse

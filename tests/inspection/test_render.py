@@ -56,7 +56,7 @@ def test_a_difference_and_a_warning_are_told(files):
     onnx.save(model, files / "model.onnx")
     out = text(render_file, inspect_file(files / "model.onnx", verify=True))
     assert "DPQEmbedding: nodes: 3, WITHOUT portable body" in out
-    assert "warning: DPQEmbedding has no portable body" in out
+    assert "warning: DPQEmbedding: no portable body" in out
     assert "DIFFERS: table 'token': codes differ" in out
 
 

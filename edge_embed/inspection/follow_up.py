@@ -1,0 +1,41 @@
+"""What other tools do to an exported model: which one likely took our nodes or their bodies, and what to do instead."""
+
+from collections.abc import Iterable
+
+from onnx import ModelProto
+
+from edge_embed.exporters.onnx.names import OPSET
+
+NO_NODES = (
+    "slow path only: no node of edge-embed is left, so the tables are looked up by standard operators and the operator "
+    "library has no effect"
+)
+_OF_ORT = "_inlfunc_"  # what ONNX Runtime puts before the names of the values that it inlines
+
+
+def nodes_are_gone(model: ModelProto) -> str:
+    """The warning for a model with our tables and none of our nodes."""
+    if any(name.startswith(_OF_ORT) for node in model.graph.node for name in node.output):
+        return (
+            f"{NO_NODES}. ONNX Runtime inlined the portable bodies: give quant_pre_process skip_optimization=True; "
+            "save no optimised model, or register the library before"
+        )
+    return (
+        f"{NO_NODES}. A tool inlined the portable bodies, likely onnxscript's optimizer or version converter, or "
+        "onnx.inliner: take the exported file without that step"
+    )
+
+
+def bodies_are_gone(model: ModelProto, op_types: Iterable[str]) -> str:
+    """The warning for nodes without their functions."""
+    what = f"{', '.join(op_types)}: no portable body, the file needs the operator library"
+    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), OPSET)
+    if opset != OPSET:
+        return (
+            f"{what}. Likely onnx.version_converter dropped it on the way from opset {OPSET} to {opset}: take the "
+            "exported file without that step"
+        )
+    return (
+        f"{what}. Likely ONNX Runtime dropped it, saving an optimised model with the library registered: take the "
+        "exported file, which is optimised whenever a session opens it"
+    )
