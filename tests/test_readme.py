@@ -19,6 +19,9 @@ import pytest
 
 import edge_embed
 from edge_embed import cli, errors
+from edge_embed.targets.catalog import make_target
+from edge_embed.targets.target import NotRunError
+from edge_embed.targets.web.package import fetch_runtime
 
 METHODS = ("ant", "dpq", "tt")  # what the README's x stands for
 ROOT = Path(__file__).parents[1]
@@ -88,7 +91,7 @@ class TestBlocks:
         )
 
     def test_every_kind_of_block_is_known(self) -> None:
-        known = {"python", "sh", "cpp", "java", "text", "text output", "text tree", "text layers"}
+        known = {"python", "sh", "cpp", "java", "js", "text", "text output", "text tree", "text layers"}
         assert {block.language for block in BLOCKS} == known
 
     @pytest.mark.parametrize(
@@ -111,6 +114,17 @@ class TestBlocks:
         libraries = tmp_path if library == "left out" else f"{tmp_path}:{edge_embed.get_library_path().parent}"
         printed = run([str(tmp_path / "main")], workplace, LD_LIBRARY_PATH=str(libraries)).stdout
         assert printed == "36 scores\n"
+
+    def test_the_javascript_program_runs(self, workplace: Path, tmp_path: Path) -> None:
+        if problems := make_target("node").lacks():
+            pytest.skip(problems[0].what)
+        try:
+            runtime = fetch_runtime(300)
+        except NotRunError as error:
+            pytest.skip(str(error))
+        (tmp_path / "main.mjs").write_text(only("js"))
+        (tmp_path / "node_modules").symlink_to(runtime.parents[1])
+        assert run(["node", str(tmp_path / "main.mjs")], workplace).stdout == "36 scores\n"
 
     def test_the_library_is_as_the_apps_name_it(self) -> None:
         path = edge_embed.get_library_path()

@@ -10,6 +10,8 @@ from edge_embed.targets.local import Local
 from edge_embed.targets.pytorch import Torch
 from edge_embed.targets.reference import Reference
 from edge_embed.targets.target import Target
+from edge_embed.targets.web.browser import Browser
+from edge_embed.targets.web.node import Node
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ KINDS: dict[str, Kind] = {
     "local": Kind("ONNX Runtime with the operator library, in a process of its own", lambda _: Local(library=True)),
     "portable": Kind("the same without the library: the portable bodies", lambda _: Local(library=False)),
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
+    "node": Kind("onnxruntime-web (WebAssembly) under Node.js: the portable bodies", lambda _: Node()),
+    "browser": Kind("onnxruntime-web (WebAssembly) in headless Chromium: the portable bodies", lambda _: Browser()),
     "torch-cpu": Kind("the training form", lambda _: Torch("cpu")),
     "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda")),
     "onnxruntime-cuda": Kind("the portable bodies on a GPU, or our operators beside it", Cuda, "library"),

@@ -69,8 +69,9 @@ class RunnerModel:
                 outputs = [self._outputs(folder / f"{number}.out") for number in range(len(cases))]
             except (OSError, ValueError, KeyError) as error:
                 raise RunFailedError(f"the runner ended well, but its results cannot be read: {error}") from error
-        versions = {"onnxruntime": str(result["onnxruntime"])}
-        counters = {name: int(result[name]) for name in ("resident_bytes", "peak_bytes")}
+        # Beside its times, a result is texts (versions) and whole numbers (counters).
+        versions = {name: value for name, value in result.items() if isinstance(value, str)}
+        counters = {name: value for name, value in result.items() if isinstance(value, int)}
         if not self.place.times_mean_something:
             return TargetRun(outputs, versions)
         return TargetRun(outputs, versions, _times(result), counters)

@@ -39,10 +39,12 @@ class Subject:
     Attributes:
         model: the exported file, external data beside it.
         program: the training form that it was made from.
+        data: the files of external data, in the folder of the model or below it.
     """
 
     model: Path
     program: Program
+    data: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ def _array(data: memoryview, kind: int, shape: tuple[int, ...]) -> NDArray[Any]:
         return np.frombuffer(data, helper.tensor_dtype_to_np_dtype(kind)).reshape(shape).copy()  # aligned, writable
     texts, at = [], 0
     while at < len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
+        length = int.from_bytes(data[at : at + 8], "little")
         at += 8 + length
+        if at > len(data):
+            raise ValueError("a text ends after its tensor")
         texts.append(bytes(data[at - length : at]).decode())
     return np.array(texts, dtype=object).reshape(shape)

@@ -21,7 +21,7 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
 from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.targets.reference import open_model
-from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target, TargetRun
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase
@@ -186,6 +186,8 @@ def _run_path(
                 errors[output].add(case.name, *_scored(case, index, got), *bounds)
     except NotRunError as error:
         return PathResult(name, "not run", str(error), ())
+    except RunFailedError as error:  # says itself what failed
+        return PathResult(name, "failed", str(error), ())
     except Exception as error:  # whatever a runtime raises, the path does not run
         return PathResult(name, "failed", f"{case_name}: {one_line(error)}", ())
     outputs = [

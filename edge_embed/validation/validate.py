@@ -220,7 +220,7 @@ class _Validation:
     def _on_target(self, target: Target, cases: list[model_inputs.ModelCase]) -> TargetResult:
         steps = _Steps(self._progress, target.name, 1)
         run_options = RunOptions(iterations=self._options.iterations, time_limit=self._options.time_limit)
-        subject = Subject(self._exported.path, self._program)
+        subject = Subject(self._exported.path, self._program, self._exported.files[1:])
         found = model_paths.compare_target(target, subject, cases, self._options, run_options)
         steps()
         return found

@@ -1,5 +1,6 @@
 """Programs that a target runs: whatever they do, they end, and so does what they have started."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -28,9 +29,12 @@ def test_a_signal_is_named():
         run_program([*PYTHON, "import os; os.kill(os.getpid(), 11)"], 30, what="the tool")
 
 
-def test_a_program_that_is_not_there_has_not_run():
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_program_that_is_not_there_has_not_run_and_leaves_nothing_open():
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(NotRunError, match="the tool cannot be started: no-such-program-at-all: No such file"):
         run_program(["no-such-program-at-all"], 30, what="the tool")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -47,6 +51,15 @@ def test_the_time_limit_ends_children_too(tmp_path):
         run_program([*PYTHON, script], 3, what="the tool")
     assert time.monotonic() - start < 30
     assert _gone(child.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_it_is_ended_when_nothing_more_is_wanted(tmp_path):
+    there = tmp_path / "there"
+    script = f"import pathlib, time; pathlib.Path({str(there)!r}).touch(); time.sleep(600)"
+    start = time.monotonic()
+    run_program([*PYTHON, script], 60, what="the tool", until=there.exists)
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

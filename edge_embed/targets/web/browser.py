@@ -1,0 +1,112 @@
+"""``browser``: onnxruntime-web in a page of headless Chromium."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_embed.report.targets import Evidence, Problem
+from edge_embed.targets.process import run_program
+from edge_embed.targets.runner import RunnerModel
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
+from edge_embed.targets.web.job import write_job
+from edge_embed.targets.web.package import BROWSER_ENTRY, ENGINE, SCRIPTS, fetch_runtime, runtime_lacks
+from edge_embed.targets.web.server import JobServer
+
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = [
+    "--headless=new",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",  # it is small in containers
+    # Nothing but our page: no first run, no updates, no name but that of this machine is looked up.
+    *"--no-first-run --no-default-browser-check --disable-background-networking --disable-component-update".split(),
+    *"--disable-default-apps --disable-extensions --disable-sync --no-pings --no-proxy-server".split(),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--password-store=basic",
+    "--disable-breakpad",
+    # It ends when the other end of this pipe is closed, and thus with this process, even if that is killed.
+    "--remote-debugging-pipe",
+]
+_WITH_PIPE = ["sh", "-c", 'exec "$@" 3<&0 4>/dev/null', "sh"]  # the pipe is read from 3, and answered to 4
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A page of a browser that is started for it.
+
+    Attributes:
+        subject: what it runs.
+        runtime: folder of onnxruntime-web.
+    """
+
+    subject: Subject
+    runtime: Path
+    times_mean_something: bool = True
+
+    def execute(self, folder: Path, options: RunOptions) -> None:
+        """Start the browser, wait for what comes of the job, and end it."""
+        names = write_job(folder, self.subject, options)
+        files = {name: SCRIPTS / name for name in ("page.html", "page.mjs", "job.mjs", "tensors.mjs")}
+        files |= {name: self.runtime / name for name in (BROWSER_ENTRY, ENGINE)}
+        files |= {name: folder / name for name in names}
+        results = {f"{name[:-3]}.out" for name in names if name.endswith(".in")} | {"result.json"}
+        with (
+            JobServer(files, {name: folder / name for name in results}) as server,
+            tempfile.TemporaryDirectory(prefix="edge-embed-browser-", dir=_place()) as profile,
+        ):
+            self._browse(server, profile, options.time_limit)
+        if server.failure:
+            raise RunFailedError(server.failure)
+
+    def _browse(self, server: JobServer, profile: str, time_limit: float) -> None:
+        try:
+            run_program(
+                [*_WITH_PIPE, *_command(profile), server.url],
+                time_limit,
+                what="the browser",
+                # Whatever it writes outside of its profile (sockets, certificates) goes there too.
+                environment=dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), profile),
+                until=lambda: server.ended,
+            )
+        except RunFailedError as error:
+            if not server.opened:
+                raise NotRunError(f"it opened no page: {error}") from error
+            raise
+        if not server.opened:
+            raise NotRunError("the browser ended before it opened a page")
+
+
+def _place() -> str:
+    """Where a profile can be: the system allows the sockets in it a path of about 100 bytes."""
+    place = tempfile.gettempdir()
+    return place if len(place) < 30 else "/tmp"
+
+
+def _command(profile: str) -> list[str]:
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # there is none for root
+    return [_program() or _PROGRAMS[0], *_FLAGS, *root, f"--user-data-dir={profile}"]
+
+
+def _program() -> str | None:
+    return next(filter(None, map(shutil.which, _PROGRAMS)), None)
+
+
+@dataclass(frozen=True)
+class Browser:
+    """The WebAssembly engine of ONNX Runtime where it is meant to run."""
+
+    name: str = "browser"
+    evidence: Evidence = "executed-native"
+
+    def lacks(self) -> list[Problem]:
+        """Chromium, or npm where the runtime is not there yet."""
+        missing = [] if _program() else [Problem("chromium is not found", "apt-get install chromium")]
+        return [*missing, *runtime_lacks()]
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[RunnerModel]:
+        """Download the runtime, once."""
+        yield RunnerModel(subject.program.output_names, Tab(subject, fetch_runtime(options.time_limit)))

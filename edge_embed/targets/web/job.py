@@ -1,0 +1,25 @@
+"""What the scripts are told: a folder with the model, its external data, and how it is to be run (``job.mjs``)."""
+
+import json
+from pathlib import Path
+
+from edge_embed.targets.target import RunOptions, Subject
+
+
+def write_job(folder: Path, subject: Subject, options: RunOptions) -> list[str]:
+    """Add to a folder of cases (``0.in``, ``1.in``, ...) what else the scripts read.
+
+    Returns:
+        The names of all files to read, in the folder; those of the model are links to it.
+    """
+    cases = sorted(path.name for path in folder.glob("*.in"))
+    beside = subject.model.absolute().parent
+    data = [path.absolute().relative_to(beside).as_posix() for path in subject.data]
+    for name in (subject.model.name, *data):
+        link = folder / "subject" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(beside / name)
+    job = {"model": subject.model.name, "data": data, "cases": len(cases)}
+    job |= {"iterations": options.iterations, "threads": options.threads}
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    return ["job.json", *cases, *(f"subject/{name}" for name in (subject.model.name, *data))]

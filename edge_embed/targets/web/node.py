@@ -1,0 +1,54 @@
+"""``node``: onnxruntime-web under Node.js."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_embed.report.targets import Evidence, Problem
+from edge_embed.targets.process import run_program
+from edge_embed.targets.runner import RunnerModel
+from edge_embed.targets.target import RunFailedError, RunOptions, Subject
+from edge_embed.targets.web.job import write_job
+from edge_embed.targets.web.package import NODE_ENTRY, SCRIPTS, fetch_runtime, lacks_program, runtime_lacks
+
+
+@dataclass(frozen=True)
+class NodeProcess:
+    """A process of Node.js.
+
+    Attributes:
+        subject: what it runs.
+        runtime: folder of onnxruntime-web.
+    """
+
+    subject: Subject
+    runtime: Path
+    times_mean_something: bool = True
+
+    def execute(self, folder: Path, options: RunOptions) -> None:
+        """Run it."""
+        write_job(folder, self.subject, options)
+        command: list[str | Path] = ["node", SCRIPTS / "node.mjs", self.runtime / NODE_ENTRY, folder]
+        result, error = folder / "result.json", folder / "error"
+        # Its end is not waited for: Node.js first compiles all that the engine did not need, for seconds.
+        run_program(command, options.time_limit, what="node", until=lambda: result.exists() or error.exists())
+        if error.exists():
+            raise RunFailedError(error.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Node:
+    """The WebAssembly engine of ONNX Runtime, without a browser around it."""
+
+    name: str = "node"
+    evidence: Evidence = "executed-native"
+
+    def lacks(self) -> list[Problem]:
+        """Node.js, or npm where the runtime is not there yet."""
+        return [*lacks_program("node", "nodejs"), *runtime_lacks()]
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[RunnerModel]:
+        """Download the runtime, once."""
+        yield RunnerModel(subject.program.output_names, NodeProcess(subject, fetch_runtime(options.time_limit)))
