@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 
 from edge_embed.errors import EdgeEmbedError
+from edge_embed.supervisor import can_supervise, is_supervised, note_step, run_supervised
 
 Function = Callable[..., Any]
 _BAD_INPUT = 2
+_SUPERVISED = ("validate", "bench")
 _AS_JSON = "edge_embed.json"
 _FILE_WIDTH = 120  # of tables in logs and files, which have no width of their own
 
@@ -70,6 +72,25 @@ def _discard_output() -> None:
 @click.version_option(package_name="edge-embed")
 def main() -> None:
     """Embedding tables that stay compressed, from training to the device."""
+
+
+def run() -> None:
+    """The console script: commands that open models in runtimes do so in a process of their own."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in _SUPERVISED and can_supervise() and not is_supervised():
+        sys.exit(run_supervised(arguments, partial(_crashed, "--json" in arguments)))
+    main()
+
+
+def _crashed(as_json: bool, how: str) -> int:
+    message = (
+        f"{how}: a runtime crashed on this file, or memory ran out; nothing was written. Opened with a lower "
+        "graph_optimization_level the file may run"
+    )
+    if as_json:
+        click.echo(json.dumps({"error": message, "exit_code": 1}))
+    click.echo(f"Error: {message}", err=True)
+    return 1
 
 
 def _output_options(command: Function) -> Function:
@@ -360,6 +381,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
         def report(name: str, done: int, total: int) -> None:
             if name not in tasks:
+                note_step(name)
                 tasks[name] = bars.add_task(name, total=total)
             bars.update(tasks[name], completed=done)
 

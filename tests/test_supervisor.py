@@ -1,0 +1,126 @@
+"""Commands that open models survive what a runtime does to their process, and leave nothing behind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+import edge_embed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+COMMAND = [sys.executable, "-P", "-c", "import sys; from edge_embed.cli import run; run()"]
+
+# An operator library of this package's version that ends the process, or never returns, when a session registers it.
+HOSTILE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((visibility("default"))) const char* ee_version(void) { return VERSION; }
+__attribute__((visibility("default"))) void* RegisterCustomOps(void* options, const void* api) {
+  (void)options, (void)api;
+  WHAT;
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("supervised")
+    torch.manual_seed(0)
+    layer = edge_embed.DPQEmbedding(50, 8, num_codes=4, num_groups=2)
+    edge_embed.save(layer, folder / "model.pt", torch.tensor([1, 2]))
+    edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx")
+    return folder
+
+
+@pytest.fixture
+def library(tmp_path):
+    def build(what):
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("no C compiler")
+        source, path = tmp_path / "hostile.c", tmp_path / "libhostile.so"
+        source.write_text(HOSTILE.replace("WHAT", what))
+        version = f'-DVERSION="{metadata.version("edge-embed")}"'
+        subprocess.run([compiler, "-shared", "-fPIC", version, source, "-o", path], check=True)
+        return path
+
+    return build
+
+
+def environment(folder, library=None):
+    chosen = {**os.environ, "TMPDIR": str(folder)}
+    return chosen | ({"EDGE_EMBED_LIBRARY": str(library)} if library else {})
+
+
+def validate(files, *options):
+    return [*COMMAND, "validate", files / "model.pt", files / "model.onnx", "--iterations", "2", *options]
+
+
+def test_a_crash_is_an_error_with_a_name_and_a_place(files, library, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = validate(files, "--json", "--html", tmp_path / "report.html")
+    done = subprocess.run(
+        command,
+        env=environment(temporary, library("abort()")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 1
+    assert "Error: ended by signal SIGABRT in step 'paths of embedding'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 1
+    assert not list(temporary.iterdir())
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_results_and_exit_codes_pass_through(files, tmp_path):
+    done = subprocess.run(validate(files, "--json"), capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, json.loads(done.stdout)["passed"]) == (0, True)
+    done = subprocess.run(
+        [*COMMAND, "validate", tmp_path / "no.pt", files / "model.onnx"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_the_child_ends_with_its_parent(files, library, tmp_path, how, code):
+    temporary, registered = tmp_path / "tmp", tmp_path / "registered"
+    temporary.mkdir()
+    hostile = library(f'fclose(fopen("{registered}", "w")); for (;;) sleep(1)')
+    process = subprocess.Popen(validate(files), env=environment(temporary, hostile), stdout=subprocess.PIPE)
+    try:
+        _wait_for(registered.exists)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert children
+    finally:
+        process.send_signal(how)
+    assert process.wait(60) == code
+    _wait_for(lambda: not any(_runs(child) for child in children))
+    if how == signal.SIGTERM:
+        assert not list(temporary.iterdir())
+
+
+def _runs(pid):
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+def _wait_for(condition):
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
