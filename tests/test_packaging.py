@@ -182,6 +182,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# What runs a model on a target, and what QEMU counts with, where there are such.
+PROGRAMS = {"linux": ("edge_embed_runner", "libedge_embed_count.so"), "darwin": ("edge_embed_runner",)}.get(
+    sys.platform, ()
+)
+
+
 @pytest.mark.slow
 class TestDistributions:
     def test_the_wheel_holds_the_package_and_the_operator_sources_alone(self, built: Path) -> None:
@@ -194,6 +200,7 @@ class TestDistributions:
             "edge_embed/exporters/__init__.py",
             f"edge_embed/runtime/{library._file_name('edge_embed_ops')}",
             f"edge_embed/runtime/{library._file_name('edge_embed_bench')}",
+            *(f"edge_embed/runtime/{name}" for name in PROGRAMS),
             "edge_embed/runtime_ops/CMakeLists.txt",
             "edge_embed/runtime_ops/c_api/edge_embed.h",
         } <= shipped

@@ -19,11 +19,13 @@ import pytest
 
 import edge_embed
 from edge_embed import cli, errors
-from edge_embed.targets.catalog import make_target
+from edge_embed.targets.arm64 import Arm64
+from edge_embed.targets.catalog import list_targets, make_target
 from edge_embed.targets.target import NotRunError
 from edge_embed.targets.web.package import fetch_runtime
 
 METHODS = ("ant", "dpq", "tt")  # what the README's x stands for
+TARGETS = "| target | what it is | needs | evidence |"
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = sysconfig.get_path("scripts")
@@ -91,7 +93,7 @@ class TestBlocks:
         )
 
     def test_every_kind_of_block_is_known(self) -> None:
-        known = {"python", "sh", "cpp", "java", "js", "text", "text output", "text tree", "text layers"}
+        known = {"python", "sh", "sh arm64", "cpp", "java", "js", "text", "text output", "text tree", "text layers"}
         assert {block.language for block in BLOCKS} == known
 
     @pytest.mark.parametrize(
@@ -99,6 +101,13 @@ class TestBlocks:
     )
     def test_make_has_the_target(self, block: Block) -> None:
         run([*shlex.split(block.text), "--dry-run"], ROOT)
+
+    @pytest.mark.slow
+    def test_the_command_for_an_emulated_processor_runs(self, workplace: Path) -> None:
+        if lacks := Arm64().lacks():
+            pytest.skip("; ".join(f"{lack.what}: {lack.remedy}" for lack in lacks))
+        printed = run(["bash", "-euc", only("sh arm64")], workplace).stdout
+        assert re.search(r"arm64:cortex-a53: [\d,]+ instructions, [\d,]+ loads, [\d,]+ stores", printed)
 
     @pytest.mark.parametrize("library", ["registered", "left out"])
     def test_the_cpp_program_runs(self, workplace: Path, tmp_path: Path, library: str) -> None:
@@ -154,6 +163,10 @@ class TestCommandLine:
             for command, _, options in table_rows("| command | does | options |")
         }
         assert listed == {name: _long_options(command) for name, command in cli.main.commands.items()}
+
+    def test_every_target_is_listed(self) -> None:
+        listed = {target.strip("`"): evidence for target, _, _, evidence in table_rows(TARGETS)}
+        assert listed == {target.name: target.evidence for target in list_targets()}
 
     def test_every_exit_code_is_listed(self) -> None:
         listed = {int(code) for code, _ in table_rows("| exit code | |")}

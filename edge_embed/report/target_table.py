@@ -25,12 +25,18 @@ def target_table(targets: "Sequence[TargetResult]") -> RenderableType:
             times = target.times.milliseconds() if target.times else ("", "", "")
             versions = ", ".join(f"{name} {version}" for name, version in target.versions.items())
             table.add_row(cell(target.name), target.evidence, *times, _memory(target), cell(versions))
+    counts = [cell(f"    {target.name}: {_counts(target)}") for target in targets if "instructions" in target.counters]
     outcomes = [line(target.status, target.name, _outcome(target)) for target in targets]
-    return Group("", *([table] if table.row_count else []), *outcomes)
+    return Group("", *([table] if table.row_count else []), *counts, *outcomes)
 
 
 def _outcome(target: "TargetResult") -> str:
     return target.outputs[0].detail if len(target.outputs) == 1 else target.detail
+
+
+def _counts(target: "TargetResult") -> str:
+    counted = ", ".join(f"{target.counters[name]:,} {name}" for name in ("instructions", "loads", "stores"))
+    return f"{counted} of our operators in a warm call; instruction count, not latency"
 
 
 def _memory(target: "TargetResult") -> str:

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 from edge_embed.errors import BadInputError
 from edge_embed.report.targets import TargetInfo
+from edge_embed.targets.adb import Adb
+from edge_embed.targets.arm64 import CPUS, Arm64
 from edge_embed.targets.cuda import Cuda
 from edge_embed.targets.local import Local
 from edge_embed.targets.pytorch import Torch
 from edge_embed.targets.reference import Reference
+from edge_embed.targets.ssh import Ssh
 from edge_embed.targets.target import Target
 from edge_embed.targets.web.browser import Browser
 from edge_embed.targets.web.node import Node
@@ -40,6 +43,11 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "local": Kind("ONNX Runtime with the operator library, in a process of its own", lambda _: Local(library=True)),
     "portable": Kind("the same without the library: the portable bodies", lambda _: Local(library=False)),
+    "arm64": Kind(f"ONNX Runtime for arm64 with the operator library, emulated: {', '.join(CPUS)}", Arm64, "CPU"),
+    "ssh": Kind("a Linux machine by ssh, with the operator library", Ssh, "HOST", needed=True),
+    "adb": Kind(
+        "an Android device by adb, with the operator library; never tried on a real one", Adb, "SERIAL", needed=True
+    ),
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
     "node": Kind("onnxruntime-web (WebAssembly) under Node.js: the portable bodies", lambda _: Node()),
     "browser": Kind("onnxruntime-web (WebAssembly) in headless Chromium: the portable bodies", lambda _: Browser()),

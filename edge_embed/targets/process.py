@@ -6,7 +6,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import IO
 
 from edge_embed.targets.target import NotRunError, RunFailedError
 
@@ -14,15 +16,42 @@ _LONGEST = 300
 _PAUSE, _PATIENCE = 0.05, 5.0  # seconds
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A program that has come to its end.
+
+    Attributes:
+        status: its exit status, or the number of the signal that ended it below 0; None if it took too long.
+        printed: what it wrote to its standard output, if nobody else got that.
+        complaints: what it wrote to its standard error.
+        time_limit: that it had, in seconds.
+    """
+
+    status: int | None
+    printed: str
+    complaints: str
+    time_limit: float
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words, with the last line that it wrote."""
+        if self.status is None:
+            return f"took more than {self.time_limit:g} s, the time limit, and was ended"
+        status = (
+            f"was ended by signal {_signal(-self.status)}" if self.status < 0 else f"ended with status {self.status}"
+        )
+        return f"{status}: {last_line(self.complaints) or last_line(self.printed)}"
+
+
 def run_program(
-    command: Sequence[str | Path],
+    command: Sequence[str | PurePath],
     time_limit: float,
     *,
     what: str,
     environment: Mapping[str, str] | None = None,
     until: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Run a program to its end and return what it printed.
+    """Run the program that runs the model to its end and return what it printed.
 
     Args:
         command: the program and its arguments.
@@ -35,35 +64,84 @@ def run_program(
         NotRunError: if it is not there.
         RunFailedError: if it fails, is ended by a signal, or takes too long.
     """
-    with _started(command, what, environment) as process:
+    done = finish_program(command, time_limit, what=what, environment=environment, until=until)
+    if done.status != 0:
+        raise RunFailedError(f"{what} {done.ending}")
+    return done.printed
+
+
+def run_tool(
+    command: Sequence[str | PurePath],
+    time_limit: float,
+    *,
+    what: str,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
+) -> Finished:
+    """Run a program that a target needs before or after the model runs, such as a compiler.
+
+    Args:
+        command: the program and its arguments.
+        time_limit: in seconds; then it is ended, and what it has started too.
+        what: in words, for messages: ``the compiler``.
+        stdin: what it reads, nothing by default.
+        stdout: where it writes, by default into `Finished.printed`.
+
+    Raises:
+        NotRunError: if it is not there, fails, is ended by a signal, or takes too long.
+    """
+    done = finish_program(command, time_limit, what=what, stdin=stdin, stdout=stdout)
+    if done.status != 0:
+        raise NotRunError(f"{what} {done.ending}")
+    return done
+
+
+def finish_program(
+    command: Sequence[str | PurePath],
+    time_limit: float,
+    *,
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    until: Callable[[], bool] = lambda: False,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
+) -> Finished:
+    """Run a program to its end, whichever that is; arguments as of `run_program` and `run_tool`.
+
+    Raises:
+        NotRunError: if it is not there.
+    """
+    with _started(command, what, environment, stdin, stdout) as process:
         end = time.monotonic() + time_limit
         while True:
             with suppress(subprocess.TimeoutExpired):
                 printed, complaints = process.communicate(timeout=_PAUSE)
-                break
+                return Finished(process.returncode, printed or "", complaints, time_limit)
             if until():
-                return ""
+                return Finished(0, "", "", time_limit)
             if time.monotonic() > end:
-                raise RunFailedError(f"{what} took more than {time_limit:g} s, the time limit, and was ended")
-    if process.returncode:
-        raise RunFailedError(f"{what} {_ending(process.returncode)}: {_last_line(complaints) or _last_line(printed)}")
-    return printed
+                return Finished(None, "", "", time_limit)
 
 
 @contextmanager
 def _started(
-    command: Sequence[str | Path], what: str, environment: Mapping[str, str] | None
+    command: Sequence[str | PurePath],
+    what: str,
+    environment: Mapping[str, str] | None,
+    stdin: IO[bytes] | None,
+    stdout: IO[bytes] | None,
 ) -> Iterator["subprocess.Popen[str]"]:
     """A process that leads a session; when the context ends, it and all that it has started are ended.
 
-    Its input is a pipe that ends with this process: a program can watch it, to end when this one is killed.
+    Its input, if none is given, is a pipe that ends with this process: a program can watch it, to end when this one is
+    killed.
     """
     listening, speaking = os.pipe()
     try:
         process = subprocess.Popen(
             [str(part) for part in command],
-            stdin=listening,
-            stdout=subprocess.PIPE,
+            stdin=listening if stdin is None else stdin,
+            stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
@@ -91,11 +169,13 @@ def end_group(process: "subprocess.Popen[str]") -> None:
     process.wait()
 
 
-def _ending(status: int) -> str:
-    if status > 0:
-        return f"ended with status {status}"
-    return f"was ended by signal {signal.Signals(-status).name}"
-
-
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """The last line of what a program wrote, cut where it is long."""
     return text.strip().rpartition("\n")[2][:_LONGEST]
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -5,10 +5,10 @@ One program for this machine, an emulator and devices; where it runs, a `Place` 
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 import onnxruntime as ort
@@ -21,13 +21,41 @@ from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, TargetRun
 from edge_embed.targets.tensors import read_tensors, write_tensors
 
-NO_LIBRARY = "-"
+_NO_LIBRARY = "-"
+
+
+@dataclass(frozen=True)
+class RunnerFiles:
+    """What runs a model, for one processor and system.
+
+    Attributes:
+        runner: the program.
+        runtime: the shared library of ONNX Runtime.
+        library: the operator library, None to leave it out.
+    """
+
+    runner: PurePath
+    runtime: PurePath
+    library: PurePath | None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a place tells of a run beside its results.
+
+    Attributes:
+        versions: of what ran, besides ONNX Runtime.
+        counters: what was counted from outside.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Place(Protocol):
     """Where the runner runs: it takes files there, and brings them back."""
 
-    def execute(self, folder: Path, options: RunOptions) -> None:
+    def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Run the runner on the cases in ``folder`` (of this machine), and leave its results there.
 
         Raises:
@@ -37,7 +65,7 @@ class Place(Protocol):
 
     @property
     def times_mean_something(self) -> bool:
-        """Whether times are those of a real processor."""
+        """Whether times and memory are those of a real processor."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +91,7 @@ class RunnerModel:
             folder = Path(name)
             for number, feeds in enumerate(cases):
                 write_tensors(folder / f"{number}.in", feeds)
-            self.place.execute(folder, options)
+            ran = self.place.execute(folder, options)
             try:
                 result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
                 outputs = [self._outputs(folder / f"{number}.out") for number in range(len(cases))]
@@ -71,10 +99,11 @@ class RunnerModel:
                 raise RunFailedError(f"the runner ended well, but its results cannot be read: {error}") from error
         # Beside its times, a result is texts (versions) and whole numbers (counters).
         versions = {name: value for name, value in result.items() if isinstance(value, str)}
-        counters = {name: value for name, value in result.items() if isinstance(value, int)}
+        versions.update(ran.versions)
         if not self.place.times_mean_something:
-            return TargetRun(outputs, versions)
-        return TargetRun(outputs, versions, _times(result), counters)
+            return TargetRun(outputs, versions, counters=ran.counters)
+        counters = {name: value for name, value in result.items() if isinstance(value, int)}
+        return TargetRun(outputs, versions, _times(result), {**counters, **ran.counters})
 
     def _outputs(self, path: Path) -> list[NDArray[Any]]:
         tensors = read_tensors(path)
@@ -99,12 +128,29 @@ class ThisMachine:
     library: Path | None
     times_mean_something: bool = True
 
-    def execute(self, folder: Path, options: RunOptions) -> None:
+    def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Run it."""
-        library = NO_LIBRARY if self.library is None else self.library
-        command = [installed_program("edge_embed_runner"), _runtime_library(), self.model, folder, library]
-        numbers = (str(options.iterations), str(options.threads))
-        run_program([*command, *numbers], options.time_limit, what="the runner")
+        run_program(
+            runner_command(own_files(self.library), self.model, folder, options), options.time_limit, what="the runner"
+        )
+        return Ran()
+
+
+def runner_command(files: RunnerFiles, model: PurePath, folder: PurePath, options: RunOptions) -> list[str]:
+    """How the runner is called; all paths are those of where it runs."""
+    library = _NO_LIBRARY if files.library is None else files.library
+    numbers = (options.iterations, options.threads)
+    return [str(part) for part in (files.runner, files.runtime, model, folder, library, *numbers)]
+
+
+def own_files(library: Path | None) -> RunnerFiles:
+    """Those of this machine, with an operator library or without.
+
+    Raises:
+        EdgeEmbedError: if this package is not installed completely.
+        NotRunError: if ONNX Runtime has no shared library.
+    """
+    return RunnerFiles(installed_program("edge_embed_runner"), _runtime_library(), library)
 
 
 def runner_lacks() -> list[Problem]:

@@ -96,8 +96,8 @@ endfunction()
 # The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is
 # linked into it, so that it starts on any device of the processor it is for.
 function(edge_embed_add_runner target)
-  add_executable(${target} "${PROJECT_SOURCE_DIR}/runner/main.cc" "${PROJECT_SOURCE_DIR}/runner/session.cc"
-                           "${PROJECT_SOURCE_DIR}/runner/tensors.cc")
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/runner/count.cc" "${PROJECT_SOURCE_DIR}/runner/main.cc"
+                           "${PROJECT_SOURCE_DIR}/runner/session.cc" "${PROJECT_SOURCE_DIR}/runner/tensors.cc")
   edge_embed_compile_options(${target})
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})

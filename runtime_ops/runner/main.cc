@@ -6,7 +6,8 @@
 // run.
 //
 // Times: making the session, the first call (of case 0, cold), then ITERATIONS calls of case 0 again; wall
-// time of each, and processor time of the whole process. Exit status 0, or 1 with one line on stderr.
+// time of each, and processor time of the whole process. An emulator that counts is told where the operator
+// library lies and when each of the calls ends. Exit status 0, or 1 with one line on stderr.
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -17,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "runner/count.h"
+#include "runner/count_mark.h"
 #include "runner/memory.h"
 #include "runner/session.h"
 #include "runner/tensors.h"
@@ -63,6 +66,7 @@ struct Options {
 void Run(const Options& options) {
   const Runtime runtime(options.runtime);
   const int64_t resident_before = MemoryBytes("VmRSS");
+  if (!options.library.empty()) CountLibrary(options.library);
   std::unique_ptr<Session> session;
   const Times create = Measure(
       [&] { session = std::make_unique<Session>(runtime, options.model, options.library, options.threads); });
@@ -77,8 +81,10 @@ void Run(const Options& options) {
   const Times first = Measure([&] { cases[0]->Run(session->get()); });
   const int64_t resident = MemoryBytes("VmRSS");
   std::string calls;
+  Mark();
   for (int number = 0; number < options.iterations; ++number) {
     calls += (number == 0 ? "" : ", ") + Json(Measure([&] { cases[0]->Run(session->get()); }));
+    Mark();
   }
   for (size_t number = 0; number < cases.size(); ++number) {
     if (number != 0) cases[number]->Run(session->get());

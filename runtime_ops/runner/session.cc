@@ -178,6 +178,7 @@ Session::Session(const Runtime& runtime, const std::string& model, const std::st
     : runtime_(runtime) {
   const OrtApi& api = runtime.api();
   runtime.Check(api.CreateEnv(ORT_LOGGING_LEVEL_FATAL, "edge_embed_runner", &env_));
+  runtime.Check(api.DisableTelemetryEvents(env_));  // what runs here is nobody else's business
   OrtSessionOptions* options = nullptr;
   runtime.Check(api.CreateSessionOptions(&options));
   runtime.Check(api.SetIntraOpNumThreads(options, threads));

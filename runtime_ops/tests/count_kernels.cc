@@ -1,11 +1,10 @@
 // Runs kernels of the chosen variant between marks, for an emulator to count their instructions
-// (count_plugin.cc), and prints what was run: name, number of rows, bytes of output, with tabs between.
-#include <unistd.h>
-
+// (runner/count_plugin.cc), and prints what was run: name, number of rows, bytes of output, with tabs
+// between.
 #include <string>
 
+#include "runner/count_mark.h"
 #include "tests/ant_case.h"
-#include "tests/count_mark.h"
 #include "tests/dpq_case.h"
 #include "tests/tt_case.h"
 
@@ -18,9 +17,9 @@ constexpr size_t kBags = kRows / kBagIds;
 
 template <class Run>
 void Count(const std::string& name, size_t output_bytes, const Run& run) {
-  close(kMark);
+  runner::Mark();
   const ee_status status = run();
-  close(kMark);
+  runner::Mark();
   CHECK(status == EE_OK);
   std::printf("%s\t%zu\t%zu\n", name.c_str(), kRows, output_bytes);
 }
@@ -121,6 +120,7 @@ void CountAll() {
 }  // namespace edge_embed::testing
 
 int main() {
+  edge_embed::runner::CountRange(0, UINT64_MAX);
   edge_embed::testing::Tested() = &edge_embed::ChosenVariant();
   std::printf("%s\n", edge_embed::ChosenVariant().name);
   edge_embed::testing::CountAll();

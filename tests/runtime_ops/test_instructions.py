@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from edge_embed.runtime.library import installed_path
+
 # Per row of the table, bag or head: AVX2, arm64. By GCC 12; a kernel that takes a fifth more than this got worse.
 RECORDED = {
     "DPQ K=16 s=4 rows": (624, 546),
@@ -46,10 +48,10 @@ RATIO = 1.5
 RATIO_OF = {"ANT m=8 rows": 2.3, "TT R=32 head, batch 1": 1.6}
 
 
-def count(emulator, build, plugin, **variables):
+def count(emulator, build, plugin, out, **variables):
     """The variant that runs, and for each kernel its instructions a row and a byte of output."""
     done = subprocess.run(
-        [*emulator, "-plugin", plugin, build / "tests" / "count_kernels"],
+        [*emulator, "-plugin", f"{plugin},out={out}", build / "tests" / "count_kernels"],
         text=True,
         capture_output=True,
         check=False,
@@ -57,7 +59,7 @@ def count(emulator, build, plugin, **variables):
     )
     assert done.returncode == 0, done.stderr
     variant, *kernels = done.stdout.splitlines()
-    marks = [int(mark) for mark in done.stderr.split()]
+    marks = [int(mark.split()[0]) for mark in out.read_text().splitlines()]
     assert len(marks) == 2 * len(kernels)
     counts = {}
     for kernel, begin, end in zip(kernels, marks[::2], marks[1::2], strict=True):
@@ -68,18 +70,20 @@ def count(emulator, build, plugin, **variables):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="compares with x86-64 Linux")
-def test_instructions_of_arm64_and_avx2(cmake_build, arm64_build):
+def test_instructions_of_arm64_and_avx2(cmake_build, arm64_build, tmp_path):
     if shutil.which("qemu-x86_64") is None:
         pytest.skip("qemu-x86_64 is missing (Debian: apt-get install qemu-user)")
     build = cmake_build("-DEDGE_EMBED_TESTS=ON")
-    plugin = build / "tests" / "libcount_plugin.so"
-    loads = subprocess.run(["qemu-x86_64", "-plugin", plugin, "/bin/true"], text=True, capture_output=True, check=False)
+    plugin, out = installed_path("edge_embed_count"), tmp_path / "counts"
+    loads = subprocess.run(
+        ["qemu-x86_64", "-plugin", f"{plugin},out={out}", "/bin/true"], text=True, capture_output=True, check=False
+    )
     if loads.returncode != 0:
         pytest.skip(f"this QEMU takes no plugins of API version 1: {loads.stderr}")
 
-    variant, avx2 = count(["qemu-x86_64", "-cpu", "max"], build, plugin, EDGE_EMBED_FORCE_ISA="avx2")
+    variant, avx2 = count(["qemu-x86_64", "-cpu", "max"], build, plugin, out, EDGE_EMBED_FORCE_ISA="avx2")
     assert variant == "avx2"
-    variant, arm64 = count(["qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"], arm64_build, plugin)
+    variant, arm64 = count(["qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"], arm64_build, plugin, out)
     assert variant == "portable"
 
     print("instructions: AVX2 a row, a byte of output; arm64 a row, a byte of output; arm64 / AVX2")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
-from edge_embed.targets.runner import RunnerModel
+from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
 from edge_embed.targets.web.job import write_job
 from edge_embed.targets.web.package import BROWSER_ENTRY, ENGINE, SCRIPTS, fetch_runtime, runtime_lacks
@@ -46,7 +46,7 @@ class Tab:
     runtime: Path
     times_mean_something: bool = True
 
-    def execute(self, folder: Path, options: RunOptions) -> None:
+    def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Start the browser, wait for what comes of the job, and end it."""
         names = write_job(folder, self.subject, options)
         files = {name: SCRIPTS / name for name in ("page.html", "page.mjs", "job.mjs", "tensors.mjs")}
@@ -60,6 +60,7 @@ class Tab:
             self._browse(server, profile, options.time_limit)
         if server.failure:
             raise RunFailedError(server.failure)
+        return Ran()
 
     def _browse(self, server: JobServer, profile: str, time_limit: float) -> None:
         try:

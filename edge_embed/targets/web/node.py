@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
-from edge_embed.targets.runner import RunnerModel
+from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import RunFailedError, RunOptions, Subject
 from edge_embed.targets.web.job import write_job
 from edge_embed.targets.web.package import NODE_ENTRY, SCRIPTS, fetch_runtime, lacks_program, runtime_lacks
@@ -26,7 +26,7 @@ class NodeProcess:
     runtime: Path
     times_mean_something: bool = True
 
-    def execute(self, folder: Path, options: RunOptions) -> None:
+    def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Run it."""
         write_job(folder, self.subject, options)
         command: list[str | Path] = ["node", SCRIPTS / "node.mjs", self.runtime / NODE_ENTRY, folder]
@@ -35,6 +35,7 @@ class NodeProcess:
         run_program(command, options.time_limit, what="node", until=lambda: result.exists() or error.exists())
         if error.exists():
             raise RunFailedError(error.read_text(encoding="utf-8"))
+        return Ran()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""What runs a model on 64-bit ARM Linux: the runner and operator library built here, ONNX Runtime from its wheel."""
+
+import importlib.util
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import onnxruntime as ort
+
+from edge_embed.report.targets import Problem
+from edge_embed.targets.build import LIBRARY, RUNNER, build_lacks, build_runner
+from edge_embed.targets.cache import cached_folder, fetch_once
+from edge_embed.targets.process import run_tool
+from edge_embed.targets.runner import RunnerFiles
+from edge_embed.targets.target import NotRunError
+
+C_LIBRARY = Path("/usr/aarch64-linux-gnu/lib")
+_COMPILER = "aarch64-linux-gnu-g++"
+_SETTINGS = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={_COMPILER}")
+_RUNTIME = "libonnxruntime.so"
+_WHEELS = "manylinux_2_28_aarch64"
+
+
+def arm64_lacks() -> list[Problem]:
+    """What this machine lacks to make the files."""
+    found = build_lacks()
+    if shutil.which(_COMPILER) is None or not (C_LIBRARY / "ld-linux-aarch64.so.1").exists():
+        found.append(Problem(f"{_COMPILER} is missing", "apt-get install g++-aarch64-linux-gnu"))
+    if importlib.util.find_spec("pip") is None and not (cached_folder(_runtime_name()) / _RUNTIME).is_file():
+        found.append(Problem("pip is missing, which gets ONNX Runtime for arm64", "python -m ensurepip"))
+    return found
+
+
+def arm64_files(time_limit: float) -> RunnerFiles:
+    """The files, from the cache if they are there, which takes no connection then.
+
+    Args:
+        time_limit: in seconds, of each step.
+
+    Raises:
+        NotRunError: if they cannot be built, downloaded or stored.
+    """
+    built = build_runner("linux-arm64", _SETTINGS, time_limit)
+    runtime = fetch_once(_runtime_name(), lambda folder: _download_runtime(folder, time_limit))
+    return RunnerFiles(built / RUNNER, runtime / _RUNTIME, built / LIBRARY)
+
+
+def _runtime_name() -> str:
+    return f"onnxruntime-{ort.__version__}-linux-arm64"
+
+
+def _download_runtime(folder: Path, time_limit: float) -> None:
+    """The shared library in the wheel for arm64 of the ONNX Runtime that is installed here."""
+    with tempfile.TemporaryDirectory() as temporary:
+        wanted = f"onnxruntime=={ort.__version__}"
+        where = ["--platform", _WHEELS, "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}"]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        try:
+            run_tool([*pip, *where, "--dest", temporary, wanted], time_limit, what="pip")
+        except NotRunError as error:
+            raise NotRunError(f"{wanted} for {_WHEELS} cannot be downloaded; is there a connection? {error}") from error
+        (wheel,) = Path(temporary).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if Path(name).name.startswith(f"{_RUNTIME}."))
+            with archive.open(name) as source, (folder / _RUNTIME).open("wb") as target:
+                shutil.copyfileobj(source, target)

@@ -1,0 +1,87 @@
+"""The runner and the operator library for other processors and systems, built from the sources in this package."""
+
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import edge_embed
+from edge_embed.report.targets import Problem
+from edge_embed.targets.cache import fetch_once
+from edge_embed.targets.process import finish_program
+from edge_embed.targets.target import NotRunError
+
+RUNNER, LIBRARY = "edge_embed_runner", "libedge_embed_ops.so"
+_LONGEST = 500
+
+
+def build_lacks() -> list[Problem]:
+    """What every build needs, beside its compiler."""
+    found = []
+    if _cmake() is None:
+        found.append(Problem("cmake is missing", "apt-get install cmake, or python -m pip install cmake"))
+    if shutil.which("make") is None:
+        found.append(Problem("make is missing", "apt-get install make"))
+    return found
+
+
+def build_runner(name: str, settings: Sequence[str], time_limit: float) -> Path:
+    """The folder in the cache that holds `RUNNER` and `LIBRARY` of this version of the package.
+
+    Args:
+        name: of the processor and system, such as ``linux-arm64``.
+        settings: for CMake: which compiler, for what.
+        time_limit: in seconds, of each of the two steps.
+
+    Raises:
+        NotRunError: if they cannot be built, or not be stored.
+    """
+
+    def fill(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as temporary:
+            version = f"-DSKBUILD_PROJECT_VERSION={edge_embed.__version__}"
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DEDGE_EMBED_RUNNER=ON", "-DEDGE_EMBED_TESTS=OFF", version]
+            # A compiler that is newer than ours may warn of more.
+            sources = ["-S", str(_sources()), "-B", temporary, "--compile-no-warning-as-error"]
+            _run_cmake([*sources, *options, *settings], time_limit)
+            targets = ["--target", "edge_embed_runner", "edge_embed_ops", "--parallel", str(os.cpu_count() or 1)]
+            _run_cmake(["--build", temporary, *targets], time_limit)
+            for file in (RUNNER, LIBRARY):
+                shutil.copy2(Path(temporary) / file, folder)
+
+    return fetch_once(f"{name}-{_key(tuple(settings))}", fill)
+
+
+def _run_cmake(arguments: Sequence[str], time_limit: float) -> None:
+    done = finish_program([_cmake() or "cmake", *arguments], time_limit, what="cmake")
+    if done.status != 0:
+        reason = " ".join(done.complaints.split())[:_LONGEST] if done.status else done.ending
+        raise NotRunError(f"the runner cannot be built: cmake: {reason}")
+
+
+def _cmake() -> str | None:
+    """The program of the Python package of that name, or the system's."""
+    return shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
+
+
+def _sources() -> Path:
+    """In a wheel inside the package, in a checkout beside it."""
+    package = Path(edge_embed.__file__).parent
+    inside = package / "runtime_ops"
+    return inside if inside.is_dir() else package.parent / "runtime_ops"
+
+
+@functools.cache
+def _key(settings: tuple[str, ...]) -> str:
+    """Another one for each version of the package, of the sources and of the settings."""
+    digest = hashlib.sha256("\0".join((edge_embed.__version__, *settings)).encode())
+    folder = _sources()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_file() and name.parts[0] not in ("tests", "bench"):
+            digest.update(f"\0{name.as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,231 @@
+"""Another machine: the runner and the model are copied into a temporary folder there, which is gone afterwards.
+
+A shell on the other machine makes the folder and then reads until its input ends: because we close it, because this
+process was killed, or because the connection broke. It then ends the runner, removes the folder and goes.
+"""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol
+
+from edge_embed.runtime.library import get_library_path
+from edge_embed.targets.build import LIBRARY, RUNNER
+from edge_embed.targets.process import Finished, end_group, finish_program, last_line
+from edge_embed.targets.runner import Ran, RunnerFiles, RunnerModel, own_files, runner_command
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
+
+_WORD = "edge-embed"  # begins the lines that are ours; a login may print others
+_RUNTIME = "libonnxruntime.so"
+_PASSED_ON = ("EDGE_EMBED_FORCE_ISA",)
+_GOODBYE_SECONDS = 15
+
+
+class Transport(Protocol):
+    """A way to another machine.
+
+    Attributes:
+        place: in words, for messages: ``host pi``.
+        parent: where temporary folders are made there, as its shell writes it.
+    """
+
+    @property
+    def place(self) -> str:
+        """In words."""
+
+    @property
+    def parent(self) -> str:
+        """Where temporary folders are made."""
+
+    def shell(self, text: str) -> list[str]:
+        """The program here that runs a shell's text there."""
+
+    def push(self, folder: Path, to: PurePosixPath, time_limit: float) -> None:
+        """Copy all files of a folder here, following links, into one there.
+
+        Raises:
+            NotRunError: if that fails.
+        """
+
+    def pull(self, names: Sequence[str], folder: PurePosixPath, to: Path, time_limit: float) -> None:
+        """Copy files of a folder there into one here.
+
+        Raises:
+            NotRunError: if that fails.
+        """
+
+
+def run_there(
+    transport: Transport, text: str, time_limit: float, *, what: str, stdin: IO[bytes] | None = None
+) -> Finished:
+    """Run a shell's text there to its end; the status is that of the text.
+
+    Raises:
+        NotRunError: if the connection breaks.
+    """
+    done = finish_program(
+        transport.shell(f"( {text} ); echo {_WORD} $?"), time_limit, what=transport.place, stdin=stdin
+    )
+    if done.status is None:
+        return done
+    word, _, status = last_line(done.printed).partition(" ")
+    if word != _WORD or not status.strip().isdigit():
+        raise NotRunError(f"{transport.place}: {what}: {_reason(done.complaints)}")
+    code = int(status)
+    return Finished(128 - code if code > 128 else code, "", done.complaints, time_limit)
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """A temporary folder there.
+
+    Attributes:
+        transport: the way to it.
+        path: of the folder.
+        system: of the machine, as ``uname -sm`` says it: ``Linux aarch64``.
+    """
+
+    transport: Transport
+    path: PurePosixPath
+    system: str
+
+
+@contextmanager
+def remote_folder(transport: Transport, time_limit: float) -> Iterator[RemoteFolder]:
+    """A new folder there; it and what runs in it are gone when the context ends, however it ends.
+
+    Raises:
+        NotRunError: if there is no connection, or no folder can be made.
+    """
+    keep = (
+        f'umask 077; folder=$(mktemp -d {transport.parent}/edge-embed-XXXXXX) || exit; trap "" HUP INT TERM PIPE; '
+        f'echo "{_WORD}|$(uname -sm)|$folder"; cat >/dev/null; '
+        '[ -f "$folder/pid" ] && kill -9 "$(cat "$folder/pid")"; rm -rf "$folder"'
+    )
+    with tempfile.TemporaryFile() as complaints:
+        try:
+            keeper = subprocess.Popen(
+                transport.shell(keep),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is for us; the keeper ends when we close its input
+            )
+        except OSError as error:
+            raise NotRunError(f"{transport.place}: {error.strerror or error}") from error
+        try:
+            line = _greeting(keeper, time_limit)
+            if line is None:
+                complaints.seek(0)
+                raise NotRunError(f"{transport.place}: {_reason(complaints.read().decode(errors='replace'))}")
+            _, system, path = line.strip().split("|", 2)
+            yield RemoteFolder(transport, PurePosixPath(path), system)
+        finally:
+            _dismiss(keeper)
+
+
+def _greeting(keeper: "subprocess.Popen[str]", time_limit: float) -> str | None:
+    """The line of the keeper that is ours, None if its output ends before, or nothing comes in time."""
+    assert keeper.stdout is not None
+    timer = threading.Timer(time_limit, keeper.kill)
+    timer.start()
+    try:
+        return next((line for line in keeper.stdout if line.startswith(f"{_WORD}|")), None)
+    finally:
+        timer.cancel()
+
+
+def _dismiss(keeper: "subprocess.Popen[str]") -> None:
+    try:
+        keeper.communicate(timeout=_GOODBYE_SECONDS)  # closes its input; it ends when the folder is gone
+    except (subprocess.TimeoutExpired, OSError):
+        pass
+    finally:
+        end_group(keeper)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The runner on another machine.
+
+    Attributes:
+        folder: that files and model were copied into.
+        model: name of the exported file.
+    """
+
+    folder: RemoteFolder
+    model: str
+    times_mean_something: bool = True
+
+    def execute(self, folder: Path, options: RunOptions) -> Ran:
+        """Copy the cases there, run the runner, and fetch the results."""
+        there, transport = self.folder.path, self.folder.transport
+        cases = there / "cases"
+        names = [path.name for path in folder.glob("*.in")]
+        transport.push(folder, cases, options.time_limit)
+        files = RunnerFiles(there / RUNNER, there / _RUNTIME, there / LIBRARY)
+        command = shlex.join(runner_command(files, there / "model" / self.model, cases, options))
+        # ONNX Runtime leaves a file in the folder for temporary files.
+        values = {"TMPDIR": str(there), **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+        # The number of the process is there only while it runs: later it may be another's.
+        text = (
+            f"cd {shlex.quote(str(there))} && chmod 700 {RUNNER} || exit; {variables} {command} & echo $! >pid; "
+            "wait $!; status=$?; rm -f pid; exit $status"
+        )
+        done = run_there(transport, text, options.time_limit, what="the connection ended while the model ran")
+        if done.status != 0:
+            raise RunFailedError(f"the runner on {transport.place} {done.ending}")
+        results = ["result.json", *(f"{name.removesuffix('.in')}.out" for name in names)]
+        transport.pull(results, cases, folder, options.time_limit)
+        return Ran({"system": self.folder.system})
+
+
+@contextmanager
+def remote_model(
+    transport: Transport, files_for: Callable[[str], RunnerFiles], subject: Subject, options: RunOptions
+) -> Iterator[RunnerModel]:
+    """A model on another machine.
+
+    Args:
+        transport: the way to it.
+        files_for: the runner's files for a system such as ``Linux aarch64``.
+        subject: the model.
+        options: for the time limit.
+
+    Raises:
+        NotRunError: if there is no connection, or are no files for that machine, or they cannot be copied.
+    """
+    with remote_folder(transport, options.time_limit) as folder:
+        files = files_for(folder.system)
+        with tempfile.TemporaryDirectory() as name:
+            stage = Path(name)
+            for link, program in ((RUNNER, files.runner), (_RUNTIME, files.runtime), (LIBRARY, files.library)):
+                (stage / link).symlink_to(str(program))
+            for file in (subject.model, *subject.data):
+                place = stage / "model" / file.relative_to(subject.model.parent)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(file.resolve())
+            transport.push(stage, folder.path, options.time_limit)
+        yield RunnerModel(subject.program.output_names, Remote(folder, subject.model.name))
+
+
+def files_of_this_machine(system: str) -> RunnerFiles | None:
+    """This machine's own files, if the other one is of the same kind."""
+    return (
+        own_files(get_library_path()) if sys.platform == "linux" and system == f"Linux {platform.machine()}" else None
+    )
+
+
+def _reason(complaints: str) -> str:
+    return last_line(complaints) or "no answer"
