@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edge_embed.packed.tt import PackedTT
     from edge_embed.runtime.library import get_library_path
     from edge_embed.runtime.session import create_session
-    from edge_embed.workflow import export, lower, save, validate
+    from edge_embed.workflow import check, export, lower, save, validate
 
     __version__: str
 
@@ -53,6 +53,7 @@ __all__ = [
     "TTEmbeddingBag",
     "TiedOutput",
     "__version__",
+    "check",
     "create_session",
     "export",
     "get_library_path",
@@ -80,6 +81,7 @@ _MODULE_OF = {
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
+    "check": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",
     "get_library_path": "edge_embed.runtime.library",

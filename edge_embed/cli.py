@@ -246,6 +246,47 @@ def validate(
 
 
 @main.command()
+@click.argument("model", type=_MODEL, required=False)
+@click.argument("exported", type=_MODEL, required=False)
+@click.option("--budget", type=_MODEL, help="Limits, and the files if they are not given: edge-embed.toml.")
+@click.option("--baseline", type=_MODEL, help="Report of an earlier check; sizes must not have grown since.")
+@click.option("--base", type=_MODEL, help="An earlier EXPORTED; latency must not be worse, measured side by side.")
+@click.option("--base-library", type=_MODEL, help="Operator library for --base. Default: that of EXPORTED.")
+@click.option("--output", "-o", type=_MODEL, help="Write the report as JSON, the baseline of later checks.")
+@click.option("--junit", type=_MODEL, help="Write it as JUnit XML.")
+@click.option("--markdown", type=_MODEL, help="Write it as Markdown, for a comment on the pull request.")
+@click.option("--force", is_flag=True, help="Overwrite existing reports.")
+@_model_options
+@_output_options
+def check(
+    model: Path | None,
+    exported: Path | None,
+    budget: Path | None,
+    inputs: tuple[str, ...],
+    factory: str | None,
+    allow_pickle: bool,
+    as_json: bool,
+    quiet: bool,
+    **files: Any,
+) -> None:
+    """Fail when a model grew, drifted or slowed: EXPORTED against MODEL, a budget and an earlier state.
+
+    Ends with 3 for parity, else 4 for size, else 5 for latency; reports are written all the same.
+    """
+    from edge_embed import workflow
+    from edge_embed.gate.budget import Budget, read_budget
+
+    limits = Budget() if budget is None else read_budget(budget)
+    source = model or limits.model
+    with _progress(quiet) as progress, _importing_from(Path.cwd()) if limits.metric else nullcontext():
+        program = None if source is None else _load(source, inputs, factory, allow_pickle)
+        report = workflow.check(program, exported, budget=limits, **files, progress=progress)
+    for failure in report.failures() if quiet else ():
+        click.echo(failure, err=True)
+    _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
+
+
+@main.command()
 @click.argument("file", type=_MODEL)
 @click.option("--verify", is_flag=True, help="Check the hash of every table.")
 @_output_options

@@ -1,7 +1,8 @@
-"""The product on one page: save -> lower -> export -> validate."""
+"""The product on one page: save -> lower -> export -> validate -> check."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.files import StrPath, new_file
+from edge_embed.gate.budget import Budget, read_budget
+from edge_embed.gate.check import run_check
+from edge_embed.gate.outputs import reports_at
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, write_program
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
+from edge_embed.report.check import CheckReport
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
@@ -189,3 +194,68 @@ def validate(
     program = model if isinstance(model, Program) else load(model, example_inputs)
     lowered = lower_program(program, progress)
     return validate_export(program, lowered, Path(exported), options or ValidationOptions(), progress)
+
+
+def check(
+    model: Model | Program | None = None,
+    exported: StrPath | None = None,
+    example_inputs: ExampleInputs | None = None,
+    *,
+    budget: Budget | StrPath | None = None,
+    baseline: StrPath | None = None,
+    base: StrPath | None = None,
+    base_library: StrPath | None = None,
+    output: StrPath | None = None,
+    junit: StrPath | None = None,
+    markdown: StrPath | None = None,
+    force: bool = False,
+    progress: Progress = _silent,
+) -> CheckReport:
+    """Check an exported file against a budget, an earlier report and an earlier file, as a pull request needs it.
+
+    Args:
+        model: as for `validate`; by default the one that the budget names.
+        exported: the ``.onnx`` file; by default the one that the budget names.
+        example_inputs: for a module, as for `save`.
+        budget: ``edge-embed.toml`` (`edge_embed.gate.budget`), or one that was read. Without one, parity is checked.
+        baseline: the JSON report of an earlier check, which sizes must not exceed by more than the budget's growth;
+            by default the one that the budget names.
+        base: an earlier ``.onnx`` file, beside which the latency is measured.
+        base_library: the operator library for ``base``; by default the one that ``exported`` runs with.
+        output: write the report here as JSON.
+        junit: write it here as JUnit XML.
+        markdown: write it here as Markdown.
+        force: overwrite existing reports.
+        progress: called with (step, done, in all).
+
+    Returns:
+        The report. What fails is in it (``passed``, ``exit_code``, ``failures()``), and it is written all the same.
+
+    Raises:
+        BadInputError: if a file is missing or damaged, or the budget is none or names what the model has not.
+        OutputError: if a report cannot be written.
+    """
+    limits = budget if isinstance(budget, Budget) else Budget() if budget is None else read_budget(Path(budget))
+    reference = limits.model if model is None else model
+    file = limits.exported if exported is None else Path(exported)
+    if reference is None or file is None:
+        missing = "model" if reference is None else "exported"
+        raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
+    earlier = limits.baseline if baseline is None else Path(baseline)
+    source = reference.source if isinstance(reference, Program) else reference
+    inputs = [path for path in (source, file, base, base_library, limits.path) if isinstance(path, str | PathLike)]
+    places = {"output": output, "junit": junit, "markdown": markdown}
+    with reports_at(places, keep=list(map(Path, inputs)), baseline=earlier, force=force) as write:
+        program = reference if isinstance(reference, Program) else load(reference, example_inputs)
+        report = run_check(
+            program,
+            lower_program(program, progress),
+            file,
+            limits,
+            baseline=earlier,
+            base=None if base is None else Path(base),
+            base_library=None if base_library is None else Path(base_library),
+            progress=progress,
+        )
+        write(report)
+    return report

@@ -79,6 +79,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             printed = run([sys.executable, "-c", block.text], folder).stdout
         elif block.language == "sh" and not is_make(block):
             printed = run(["bash", "-euo", "pipefail", "-c", block.text], folder).stdout
+        elif block.language == "toml":
+            (folder / "edge-embed.toml").write_text(block.text, encoding="utf-8")
         elif block.language == "text output":
             assert [line.rstrip() for line in printed.splitlines()] == block.text.splitlines()
     return folder
@@ -88,12 +90,13 @@ class TestBlocks:
     def test_every_program_and_command_runs(self, workplace: Path) -> None:
         made = {path.name for path in workplace.iterdir()}
         assert made == set(
-            "inputs.npz language.pt model.onnx model.pt report.html small.onnx suggestions.onnx tables.safetensors "
-            "worst.npz".split()
+            "baseline.json check.md check.xml edge-embed.toml inputs.npz language.pt model.onnx model.pt report.html "
+            "small.onnx suggestions.onnx tables.safetensors worst.npz".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:
-        known = {"python", "sh", "sh arm64", "cpp", "java", "js", "text", "text output", "text tree", "text layers"}
+        texts = {"toml", "text", "text output", "text tree", "text layers"}
+        known = {"python", "sh", "sh arm64", "cpp", "java", "js"} | texts
         assert {block.language for block in BLOCKS} == known
 
     @pytest.mark.parametrize(

@@ -139,13 +139,14 @@ def expected_bytes(tensor: TensorProto) -> int | None:
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    yield from _tensors_of_graph(model.graph)
+    yield from tensors_of_graph(model.graph)
     for function in model.functions:
         for node in function.node:
             yield from _tensors_of_node(node)
 
 
-def _tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+def tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+    """All tensors of a graph: initializers and constants, those of subgraphs too."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -159,7 +160,7 @@ def _tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
             yield attribute.t
         yield from attribute.tensors
         for graph in (attribute.g, *attribute.graphs):
-            yield from _tensors_of_graph(graph)
+            yield from tensors_of_graph(graph)
 
 
 def _beside(folder: Path, name: str) -> Path:

@@ -23,7 +23,6 @@ from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)
 
-_EXPECTED = "expected package.module:function, such as mymodel.tagger:make_model"
 _WEIGHTS_ALONE = "save them with torch.save(model.state_dict(), path)"
 # What wrappers of modules, DistributedDataParallel and torch.compile, put before every name.
 _PREFIXES = ("module.", "_orig_mod.")
@@ -32,23 +31,38 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def import_factory(name: str) -> Factory:
-    """The function that ``package.module:function`` names; imports that module, which runs it.
+    """The function that ``--model package.module:function`` names; imports that module, which runs it.
 
     Raises:
         BadInputError: if there is no such module or function.
     """
+    return import_function(name, "--model", "mymodel.tagger:make_model")
+
+
+def import_function(name: str, option: str, example: str) -> Callable[..., Any]:
+    """The function that ``package.module:function`` names; imports that module, which runs it.
+
+    Args:
+        name: of the function.
+        option: what named it, for messages.
+        example: of a name, for messages.
+
+    Raises:
+        BadInputError: if there is no such module or function.
+    """
+    expected = f"expected package.module:function, such as {example}"
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise BadInputError(f"--model {name!r:.200}: {_EXPECTED}")
+        raise BadInputError(f"{option} {name!r:.200}: {expected}")
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the module's own code may raise anything
         reason = f"{type(error).__name__}: {error!s:.200}"
-        raise BadInputError(f"--model {name}: {module_name} cannot be imported ({reason})") from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        raise BadInputError(f"--model {name}: {module_name} has no function {attribute}; {_EXPECTED}")
-    found: Factory = factory
+        raise BadInputError(f"{option} {name}: {module_name} cannot be imported ({reason})") from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise BadInputError(f"{option} {name}: {module_name} has no function {attribute}; {expected}")
+    found: Callable[..., Any] = function
     return found
 
 

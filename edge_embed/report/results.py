@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from edge_embed.errors import ParityError
 from edge_embed.report import tables as report_tables
+from edge_embed.report.parts import SizePart
 from edge_embed.report.targets import Evidence, TargetTimes
 
 SCHEMA_VERSION = 1
@@ -66,6 +67,7 @@ class OutputResult:
         status: ``passed`` when |a - b| <= atol + rtol |b| everywhere and everything is finite.
         max_abs_error: None for the training form itself, and where something is not finite.
         mean_abs_error: as ``max_abs_error``.
+        quantile_abs_error: the 99.9 % quantile, as ``max_abs_error``.
         atol: absolute tolerance that was applied.
         rtol: relative tolerance that was applied.
         values: how many numbers were compared.
@@ -79,6 +81,7 @@ class OutputResult:
     status: Status
     max_abs_error: float | None
     mean_abs_error: float | None
+    quantile_abs_error: float | None
     atol: float
     rtol: float
     values: int
@@ -161,6 +164,8 @@ class SizeResult:
         packed_bytes: those of compressed tables.
         session_bytes: that a session with the operator library takes at most beside them, to be faster.
         loaded: all initializers after loading.
+        parts: of the files, by table and kind; they add up to ``on_disk``.
+        library: of the operator library, None if there is none.
     """
 
     files: Mapping[str, int]
@@ -173,6 +178,8 @@ class SizeResult:
     packed_bytes: int
     session_bytes: int
     loaded: tuple[LoadedSize, ...]
+    parts: tuple[SizePart, ...]
+    library: int | None
 
 
 @dataclass(frozen=True)

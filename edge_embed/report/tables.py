@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from edge_embed.report.parts import render_parts
 from edge_embed.report.target_table import target_table
 from edge_embed.report.words import cell, line, plain
 
@@ -76,7 +77,7 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
         by_table.add_row(cell(table.name), *numbers)
-    return Group("", total, by_table)
+    return Group("", total, by_table, render_parts(sizes.parts))
 
 
 def _latency(latency: "LatencySection") -> RenderableType:

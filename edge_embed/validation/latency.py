@@ -67,7 +67,7 @@ def measure_table(
     with tempfile.TemporaryDirectory() as folder:
         sessions, skipped = _sessions(call, submodel, Path(folder))
         for session in sessions.values():
-            _touch_table(call, session, random)
+            touch_table(call, session, random)
         results = []
         for batch, calls in call.batches.items():
             for distribution in call.distributions:
@@ -91,21 +91,27 @@ def measure_model(
     subject = _Subject("model", None, f"uniform, {case.name}")
     if reason := _reason_against(options):
         return [subject.not_run("any", reason)]
-    feeds, bounds = case.feeds(program), id_bounds(program)
-
-    def draw() -> list[Feeds]:
-        fresh = {
-            name: random_ids.draw(random, "uniform", rows, feeds[name].shape, feeds[name].dtype)
-            for name, rows in bounds.items()
-        }
-        return [feeds | fresh]
-
+    feeds, draw_one = case.feeds(program), model_drawer(program, case, random)
     bound = {
         name: BoundSession(paths.open_session(exported.path, portable, paths.quiet_options(threads=1)), feeds)
         for name, portable in ((paths.CUSTOM, False), (paths.PORTABLE, True))
     }
-    times = time_rounds(bound, draw, options.iterations, options.warmup, random)
+    times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
     return [subject.result(paths.PORTABLE, times, random)]
+
+
+def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:
+    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there."""
+    feeds, bounds = case.feeds(program), id_bounds(program)
+
+    def draw() -> Feeds:
+        fresh = {
+            name: random_ids.draw(random, "uniform", rows, feeds[name].shape, feeds[name].dtype)
+            for name, rows in bounds.items()
+        }
+        return feeds | fresh
+
+    return draw
 
 
 def _reason_against(options: ValidationOptions) -> str:
@@ -136,7 +142,7 @@ def _sessions(
     return sessions, {}
 
 
-def _touch_table(call: TableCall, session: ort.InferenceSession, random: np.random.Generator) -> None:
+def touch_table(call: TableCall, session: ort.InferenceSession, random: np.random.Generator) -> None:
     """Touch every row once: the first read of a mapped page costs more than the look-up."""
     for feeds in call.all_rows(random):
         session.run(None, dict(feeds))

@@ -32,6 +32,8 @@ from edge_embed.validation.tables import Table
 Arrays = Sequence[NDArray[Any]]
 RunModel = Callable[[ModelCase], Arrays]
 
+_QUANTILE = 0.999
+
 
 @dataclass
 class _Error:
@@ -39,6 +41,7 @@ class _Error:
 
     largest: float = 0.0
     total: float = 0.0
+    errors: list[NDArray[np.float64]] = field(default_factory=list)
     values: int = 0
     problem: str = ""
     finite: bool = field(default=True)
@@ -58,6 +61,7 @@ class _Error:
             self.finite = self.finite and bool(np.isfinite(error).all())
             self.largest = max(self.largest, float(error.max(initial=0.0)))
             self.total += float(error.sum())
+            self.errors.append(error.reshape(-1))
             self._count(error)
             problem = _exceeds(error, exact, atol, rtol) if _is_float(got) else _unequal(got, expected)
             self._keep_worst(case, error, atol + rtol * np.abs(exact))
@@ -77,6 +81,11 @@ class _Error:
             worst = float(np.where(error == 0, 0.0, error / allowed).max(initial=0.0))
         if worst > self.worst:
             self.worst, self.worst_case = worst, case
+
+    @property
+    def quantile(self) -> float:
+        """The error that `_QUANTILE` of all values do not exceed, one that was seen."""
+        return float(np.quantile(np.concatenate(self.errors), _QUANTILE, method="higher"))
 
 
 class OracleInterpreter(ProgramInterpreter):
@@ -164,7 +173,7 @@ def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: Val
         count = sum(output.size for _, output in arrays)
         detail = wrong[0] if wrong else f"{count:,} numbers"
         bounds = options.atol.of(name), options.rtol.of(name)
-        outputs.append(OutputResult(name, status, None, None, *bounds, count, detail))
+        outputs.append(OutputResult(name, status, None, None, None, *bounds, count, detail))
     return _path_result(paths.TRAINING, outputs)
 
 
@@ -220,6 +229,7 @@ def _output_result(name: str, error: _Error, options: ValidationOptions, exact: 
         "failed" if error.problem else "passed",
         error.largest if known else None,
         error.total / error.values if known else None,
+        error.quantile if known else None,
         options.atol.of(name),
         options.rtol.of(name),
         error.values,

@@ -1,28 +1,24 @@
 """The four sizes: dense-equivalent, on disk, zipped, resident after load."""
 
-import json
-import subprocess
-import sys
-import tempfile
 import zlib
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.report.results import LoadedSize, SizeResult
 from edge_embed.runtime.library import get_library_path
-from edge_embed.validation import resident
+from edge_embed.targets.target import NotRunError
 from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.fresh import measure_fresh
+from edge_embed.validation.parts import file_parts
 from edge_embed.validation.paths import missing_library
 from edge_embed.validation.tables import Table
 
 _BLOCK_BYTES = 1 << 20
-_TIMEOUT = 600
 
 
 def measure_sizes(
@@ -60,6 +56,8 @@ def measure_sizes(
         packed_bytes=packed,
         session_bytes=sum(session_bytes(table, exported) for table in tables),
         loaded=loaded,
+        parts=file_parts(exported, tables),
+        library=None if missing_library() else get_library_path().stat().st_size,
     )
 
 
@@ -89,19 +87,9 @@ def deflated_bytes(path: Path) -> int:
 
 def _resident(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
     """Growth of a fresh process's resident memory, and why it could not be measured."""
-    if not resident.STATUS.exists():
-        return None, f"not run: {resident.STATUS} is only there on Linux"
     if reason := missing_library():
         return None, f"not run: {reason}"
-    with tempfile.TemporaryDirectory() as folder:
-        inputs = Path(folder) / "inputs.npz"
-        np.savez(inputs, allow_pickle=False, **feeds)
-        command = [sys.executable, "-P", resident.__file__, str(path), str(get_library_path()), str(inputs)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            return None, f"not run: the measuring process took more than {_TIMEOUT} s"
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        return None, f"not run: the measuring process ended with {done.returncode}: {last:.200}"
-    return int(json.loads(done.stdout)["bytes"]), ""
+    try:
+        return measure_fresh(path, get_library_path(), feeds).resident, ""
+    except NotRunError as error:
+        return None, f"not run: {error}"

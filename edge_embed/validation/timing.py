@@ -138,7 +138,18 @@ def ratios_of(ours: NDArray[np.float64], peer: NDArray[np.float64]) -> NDArray[n
 
 def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
     """The ratio ours / peer from times of the same rounds."""
+    return ratio_of_blocks(ours[np.newaxis], peer[np.newaxis], random)
+
+
+def ratio_of_blocks(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
+    """The ratio ours / peer from times [blocks, rounds].
+
+    What lasts for a block, such as where its buffers lie, is drawn anew by block: whole blocks are resampled, then the
+    rounds in them.
+    """
     ratios = ratios_of(ours, peer)
-    resampled = np.median(random.choice(ratios, (_RESAMPLES, len(ratios))), axis=1)
-    low, high = np.percentile(resampled, [2.5, 97.5])
+    blocks, rounds = ratios.shape
+    chosen = random.integers(blocks, size=(_RESAMPLES, blocks, 1))
+    resampled = ratios[chosen, random.integers(rounds, size=(_RESAMPLES, blocks, rounds))]
+    low, high = np.percentile(np.median(resampled, axis=(1, 2)), [2.5, 97.5])
     return Interval(float(np.median(ratios)), float(low), float(high))

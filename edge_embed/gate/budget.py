@@ -1,0 +1,217 @@
+"""``edge-embed.toml``: what a model may weigh, differ and take. Every key may be missing; unknown ones are refused.
+
+    model = "model.pt"              paths are relative to the file
+    exported = "model.onnx"
+    baseline = "baseline.json"      an earlier report of `edge-embed check --output`
+
+    [size]                          bytes as integers, or "460 KiB", "1.5 MB"
+    on_disk = "460 KiB"
+    zipped = "400 KiB"
+    resident = "20 MiB"             measured, so 1 MiB more still passes
+    growth = "0 B"                  against the baseline; "1 %" too
+    [size.tables]                   by name of the table
+    words = "330 KiB"
+    [size.parts]                    of the file (graph, bodies, dense, ...), tensors (codes, ...), and `library`
+    graph = "20 KiB"
+
+    [parity]                        |a - b| <= atol + rtol |b|, as `edge-embed validate` takes them
+    atol = 1e-5
+    rtol = 1e-4
+    max = 1e-5                      the largest, mean and 99.9 % quantile of the absolute error, on every path
+    mean = 1e-6
+    quantile = 1e-6
+    [parity.outputs.logits]         the same five keys for one output
+    atol = 1e-6
+
+    [latency]
+    iterations = 50                 rounds that are measured
+    threshold = "10 %"              slower than the base by more, and significantly, fails
+    [latency.at_most]               time / time of what `edge-embed validate` compares with
+    "portable body" = 1.0
+
+    [metric]                        your function gets run(feeds) -> outputs; higher is better
+    function = "mytask.metrics:accuracy"
+    drop = 0.01
+
+Names of tables, parts and outputs are those of the model; one that it has not is refused when it is checked.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.quantities import (
+    Growth,
+    read_bound,
+    read_bytes,
+    read_fraction,
+    read_growth,
+    read_iterations,
+    read_text,
+)
+from edge_embed.packed.manifest import located
+
+Reader = Callable[[Any], Any]
+T = TypeVar("T")
+
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class SizeBudget:
+    """Largest sizes in bytes; None is no limit. ``growth`` holds where there is a baseline."""
+
+    on_disk: int | None = None
+    zipped: int | None = None
+    resident: int | None = None
+    growth: Growth = field(default_factory=Growth)
+    tables: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ErrorBounds:
+    """Largest absolute errors of an output; None leaves it to the next wider one."""
+
+    atol: float | None = None
+    rtol: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    quantile: float | None = None
+
+
+@dataclass(frozen=True)
+class ParityBudget(ErrorBounds):
+    """Errors of all outputs, and those of some."""
+
+    outputs: Mapping[str, ErrorBounds] = field(default_factory=dict)
+
+    def bound(self, output: str, statistic: str) -> float | None:
+        """The largest ``max``, ``mean`` or ``quantile`` of one output."""
+        own: float | None = getattr(self.outputs.get(output, ErrorBounds()), statistic)
+        every: float | None = getattr(self, statistic)
+        return every if own is None else own
+
+
+@dataclass(frozen=True)
+class LatencyBudget:
+    """Ratios of times: to the base, and to the peers by name."""
+
+    iterations: int = 50
+    threshold: Fraction = Fraction(1, 10)
+    at_most: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MetricBudget:
+    """A function of the user's, and how much lower its result may be."""
+
+    function: str
+    drop: float = 0.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget as it was read.
+
+    Attributes:
+        path: of the file, None for one that is no file.
+        content: of the file, as plain values.
+        model: of the file; None where it is not named.
+        exported: of the file; None where it is not named.
+        baseline: of the file; None where it is not named.
+        size: limits of sizes.
+        parity: limits of errors.
+        latency: limits of times.
+        metric: None if there is none.
+    """
+
+    path: Path | None = None
+    content: Mapping[str, Any] = field(default_factory=dict)
+    model: Path | None = None
+    exported: Path | None = None
+    baseline: Path | None = None
+    size: SizeBudget = SizeBudget()
+    parity: ParityBudget = ParityBudget()
+    latency: LatencyBudget = LatencyBudget()
+    metric: MetricBudget | None = None
+
+
+def read_budget(path: Path) -> Budget:
+    """Read ``edge-embed.toml``.
+
+    Raises:
+        BadInputError: there is no such file, it is no TOML, or a key or value is not one of a budget.
+    """
+    with located(str(path)):
+        content = _content(path)
+        return Budget(path, content, **_read(content, _readers(path.parent)))
+
+
+def _content(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInputError("no such file: expected a budget, such as edge-embed.toml")
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+    if len(text) > _MOST_BYTES:
+        raise BadInputError(f"has more than {_MOST_BYTES:,} bytes: expected a budget of some lines")
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:  # of the encoding, too
+        raise BadInputError(f"is no TOML: {error}") from error
+
+
+def _readers(folder: Path) -> Mapping[str, Reader]:
+    def read_path(value: Any) -> Path:
+        return folder / read_text(value)
+
+    bounds = dict.fromkeys(("atol", "rtol", "max", "mean", "quantile"), read_bound)
+    size = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes, "growth": read_growth}
+    latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
+    return {
+        "model": read_path,
+        "exported": read_path,
+        "baseline": read_path,
+        "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
+        "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
+        "latency": _section(LatencyBudget, latency),
+        "metric": _section(_metric, {"function": read_text, "drop": read_bound}),
+    }
+
+
+def _metric(function: str | None = None, drop: float = 0.0) -> MetricBudget:
+    if function is None:
+        raise BadInputError("got no function, expected one such as 'mytask.metrics:accuracy'")
+    return MetricBudget(function, drop)
+
+
+def _section(make: Callable[..., T], readers: Mapping[str, Reader]) -> Callable[[Any], T]:
+    return lambda value: make(**_read(_mapping(value), readers))
+
+
+def _by_name(reader: Reader) -> Callable[[Any], dict[str, Any]]:
+    """A table whose keys are names in the model."""
+    return lambda value: _read(_mapping(value), dict.fromkeys(_mapping(value), reader))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInputError(f"got {value!r:.80}, expected a table of keys")
+    return value
+
+
+def _read(content: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
+    found = {}
+    for key, value in content.items():
+        if key not in readers:
+            raise BadInputError(f"unknown key {key!r:.80}: expected one of {', '.join(readers)}")
+        with located(key):
+            found[key] = readers[key](value)
+    return found

@@ -1,0 +1,118 @@
+"""A check from its budget to its report: validation, sizes, the metric, and latency beside an earlier file."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate import sizes
+from edge_embed.gate.base import base_findings, compare_with_base, sides_of
+from edge_embed.gate.baseline import Baseline, read_baseline
+from edge_embed.gate.budget import Budget, ParityBudget
+from edge_embed.gate.environment import environment
+from edge_embed.gate.findings import parity_findings, peer_findings
+from edge_embed.gate.metric import measure_metric, metric_findings
+from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.program.program import Program
+from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
+from edge_embed.targets.target import NotRunError
+from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.validate import validate_export
+
+
+def run_check(
+    program: Program,
+    lowered: LoweredProgram,
+    exported: Path,
+    budget: Budget,
+    *,
+    baseline: Path | None,
+    base: Path | None,
+    base_library: Path | None,
+    progress: Progress,
+) -> CheckReport:
+    """Check an exported file; whatever fails is in the report.
+
+    Args:
+        program: the training form.
+        lowered: the same over packed tables.
+        exported: the ``.onnx`` file.
+        budget: what is required.
+        baseline: the report of an earlier check, for growth.
+        base: an earlier ``.onnx`` file, for latency.
+        base_library: the operator library for it; None takes that of the candidate.
+        progress: called with (step, done, in all).
+
+    Raises:
+        BadInputError: a file is damaged, or the budget names what is not there.
+    """
+    earlier = None if baseline is None else read_baseline(baseline)
+    options = _options(budget)
+    _check_outputs(budget, program)
+    beside = _Base(exported, base, base_library)  # what is damaged is refused before minutes of work
+    report = validate_export(program, lowered, exported, options, progress)
+    metric = None if budget.metric is None else measure_metric(budget.metric, program, exported, base)
+    around = environment()
+    findings = [*parity_findings(budget.parity, report), *_metric(budget, metric, earlier)]
+    findings += sizes.size_findings(budget.size, report.sizes)
+    if earlier is not None:
+        findings += sizes.growth_findings(budget.size.growth, report.sizes, earlier)
+        findings.append(sizes.zipped_growth(budget.size.growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
+    findings += peer_findings(budget.latency.at_most, report)
+    findings += beside.findings(program, lowered, budget, options.seed)
+    return CheckReport(
+        budget=budget.content,
+        environment=around,
+        findings=tuple(findings),
+        baseline=None if baseline is None else str(baseline),
+        base=beside.result,
+        metric=metric,
+        validation=report,
+        grown={} if earlier is None else sizes.grown(report.sizes, earlier),
+    )
+
+
+class _Base:
+    """The comparison with an earlier file, if there is one."""
+
+    def __init__(self, exported: Path, base: Path | None, base_library: Path | None) -> None:
+        self.result: BaseResult | None = None
+        self._sides, self._reason = None, ""
+        if base is None and base_library is not None:
+            raise BadInputError(f"{base_library}: is a library for the base, of which there is none: give --base too")
+        try:
+            self._sides = None if base is None else sides_of(exported, base, base_library)
+        except NotRunError as error:
+            self._reason = str(error)
+
+    def findings(self, program: Program, lowered: LoweredProgram, budget: Budget, seed: int) -> Iterator[Finding]:
+        """Measure, and tell."""
+        if self._reason:
+            yield Finding("latency", "model against the base", "not run", self._reason)
+        if self._sides is not None:
+            self.result = compare_with_base(self._sides, program, lowered, budget.latency, seed)
+            yield from base_findings(self.result, budget.latency.threshold)
+
+
+def _check_outputs(budget: Budget, program: Program) -> None:
+    for output in budget.parity.outputs:
+        if output not in program.output_names:
+            known = ", ".join(program.output_names)
+            raise BadInputError(f"budget: [parity.outputs] names {output!r:.80}: expected one of {known}")
+
+
+def _options(budget: Budget) -> ValidationOptions:
+    """Latency beside peers is measured where the budget limits it."""
+    iterations = budget.latency.iterations if budget.latency.at_most else 0
+    parity = budget.parity
+    return ValidationOptions(_tolerance(parity, "atol"), _tolerance(parity, "rtol"), iterations=iterations, warmup=5)
+
+
+def _tolerance(parity: ParityBudget, which: str) -> Tolerance:
+    given = {output: getattr(bounds, which) for output, bounds in parity.outputs.items()}
+    return Tolerance(getattr(parity, which), {output: value for output, value in given.items() if value is not None})
+
+
+def _metric(budget: Budget, metric: MetricResult | None, baseline: Baseline | None) -> Iterator[Finding]:
+    if budget.metric is not None and metric is not None:
+        yield from metric_findings(budget.metric, metric, baseline)

@@ -1,0 +1,57 @@
+"""A check inside a test of the user's own, by the fixture ``edge_embed``.
+
+def test_model(edge_embed):
+    edge_embed.check("build/model.onnx", model="model.pt", budget="edge-embed.toml")
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import edge_embed
+from edge_embed.files import StrPath, new_file
+from edge_embed.gate.budget import Budget, read_budget
+from edge_embed.gate.outputs import to_json_text
+from edge_embed.report.check import CheckReport
+
+
+class Checker:
+    """What the fixture ``edge_embed`` is.
+
+    Args:
+        update: replace baselines instead of comparing with them.
+    """
+
+    def __init__(self, update: bool) -> None:
+        self._update = update
+
+    def check(
+        self, exported: StrPath | None = None, *, model: Any = None, budget: StrPath | None = None, **options: Any
+    ) -> CheckReport:
+        """Fail the test unless everything that is required holds.
+
+        With ``--edge-embed-update-baseline`` nothing is compared with the baseline: it is replaced, or made where it is
+        missing, unless something else fails.
+
+        Args:
+            exported: the ``.onnx`` file; by default the one that the budget names.
+            model: a module, the path of a saved one, or a program; by default the one that the budget names.
+            budget: path of ``edge-embed.toml``.
+            options: of `edge_embed.check`: ``baseline``, ``base``, ``example_inputs``, ...
+
+        Returns:
+            The report.
+        """
+        limits = Budget() if budget is None else read_budget(Path(budget))
+        given: StrPath | None = options.pop("baseline", None)
+        baseline = limits.baseline if given is None else Path(given)
+        compared = None if self._update else baseline
+        report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
+        if not report.passed:
+            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *report.failures()]), pytrace=False)
+        if self._update and baseline is not None:
+            with new_file(baseline, force=True) as temporary:
+                temporary.write_text(to_json_text(report), encoding="utf-8")
+        return report

@@ -1,0 +1,88 @@
+"""A metric of the user's own task on the exported file, the training form and the base.
+
+The function is the user's code and is run: a budget names it as a test names what it calls.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.baseline import Baseline
+from edge_embed.gate.budget import MetricBudget
+from edge_embed.program.program import Program, array
+from edge_embed.program.state_dict import import_function
+from edge_embed.report.check import Finding, MetricResult
+from edge_embed.report.results import Status
+from edge_embed.runtime.session import create_session
+from edge_embed.validation.paths import missing_library, quiet_options
+
+Arrays = Mapping[str, NDArray[Any]]
+Run = Callable[[Arrays], dict[str, NDArray[Any]]]
+
+
+def measure_metric(budget: MetricBudget, program: Program, exported: Path, base: Path | None) -> MetricResult:
+    """Call the metric with each form of the model.
+
+    Raises:
+        BadInputError: there is no such function, it raises, or its result is no finite number.
+    """
+    metric = import_function(budget.function, "[metric] function", "mytask.metrics:accuracy")
+    return MetricResult(
+        budget.function,
+        _value(metric, _session(exported), budget.function, "the exported file"),
+        _value(metric, _training_form(program), budget.function, "the training form"),
+        None if base is None else _value(metric, _session(base), budget.function, "the base"),
+    )
+
+
+def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseline | None) -> Iterator[Finding]:
+    """Whether the exported file is as good as everything that it can be compared with."""
+    references = {"the training form": result.model}
+    if result.base is not None:
+        references["the base"] = result.base
+    if baseline is not None and budget.function in baseline.metrics:
+        references["the baseline"] = baseline.metrics[budget.function]
+    for name, reference in references.items():
+        limit = reference - budget.drop
+        close = math.isclose(result.exported, limit, rel_tol=1e-12)  # the difference above is rounded
+        status: Status = "passed" if result.exported >= limit or close else "failed"
+        than = "less than" if status == "failed" else "at least"
+        detail = f"{result.exported:.6g}, {than} {limit:.6g}: {name} has {reference:.6g}, {budget.drop:g} less passes"
+        title = f"metric {budget.function} against {name}"
+        yield Finding("parity", title, status, detail, result.exported, limit, "metric")
+
+
+def _session(path: Path) -> Run:
+    session = create_session(path, portable=bool(missing_library()), options=quiet_options(threads=1))
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def _training_form(program: Program) -> Run:
+    def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
+        inputs = [torch.from_numpy(np.array(feeds[declared.name])).to(declared.dtype) for declared in program.inputs]
+        outputs = [array(output) for output in program.run(*inputs)]
+        return dict(zip(program.output_names, outputs, strict=True))
+
+    return run
+
+
+def _value(metric: Callable[..., Any], run: Run, function: str, form: str) -> float:
+    try:
+        found = metric(run)
+    except (Exception, SystemExit) as error:  # the user's own code
+        reason = f"{type(error).__name__}: {error!s:.200}"
+        raise BadInputError(f"metric {function} failed on {form}: {reason}") from error
+    try:
+        value = float(found)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInputError(f"metric {function} gave {found!r:.80} for {form}, expected a number") from error
+    if not math.isfinite(value):
+        raise BadInputError(f"metric {function} gave {value} for {form}, expected a finite number")
+    return value

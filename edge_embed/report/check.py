@@ -1,0 +1,224 @@
+"""The result of `edge-embed check`, for people, for programs, and as the baseline of later checks.
+
+`CheckReport.to_json` is the schema, version 1; the class docstrings below explain every key:
+
+    schema_version, kind        1, "edge-embed check"
+    passed, complete, exit_code whether nothing failed; whether everything ran; as the command ends
+    budget                      edge-embed.toml as it was read
+    environment                 versions, processor, operator library
+    findings                    [Finding]
+    baseline                    the path of the earlier report, or null
+    base                        BaseResult or null
+    metric                      MetricResult or null
+    validation                  what `edge-embed validate --json` prints
+    grown                       bytes now less bytes in the baseline, by name of the size
+
+Every number is finite or null. A later version of the schema may add keys; it changes `schema_version` when one changes
+its meaning or goes away.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from edge_embed.errors import LatencyError, ParityError, SizeError
+from edge_embed.report.interval import Interval
+from edge_embed.report.results import Status, ValidationReport
+from edge_embed.report.words import line
+
+SCHEMA_VERSION = 1
+KIND = "edge-embed check"
+
+Requirement = Literal["parity", "size", "latency"]
+# In this order: what is wrong is said before what is large or slow.
+EXIT_CODES: Mapping[Requirement, int] = {
+    "parity": ParityError.exit_code,
+    "size": SizeError.exit_code,
+    "latency": LatencyError.exit_code,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One requirement and its outcome.
+
+    Attributes:
+        requirement: ``parity``, ``size`` or ``latency``.
+        name: what was looked at.
+        status: ``passed``, ``failed`` or ``not run``, which is never passed.
+        detail: the outcome in words, or why it did not run.
+        got: the number that was found, None where the outcome is no number.
+        limit: the largest (of a metric: the smallest) that passes.
+        unit: of both: ``bytes``, ``ratio``, ``absolute error`` or ``metric``.
+    """
+
+    requirement: Requirement
+    name: str
+    status: Status
+    detail: str
+    got: float | None = None
+    limit: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model in a process of its own, for information: no requirement looks at it.
+
+    Attributes:
+        name: ``base`` or ``candidate``.
+        file: the exported file.
+        library: SHA-256 of the operator library it ran with.
+        resident: growth of resident memory, from before the session to after its first run, bytes.
+        peak: the same, of the most that it was on the way.
+        open_seconds: to make the session, wall time.
+        first_call_seconds: of the first run, wall time.
+        reason: why it was not measured; then the four are None.
+    """
+
+    name: str
+    file: str
+    library: str
+    resident: int | None
+    peak: int | None
+    open_seconds: float | None
+    first_call_seconds: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Time of the candidate / time of the base: above 1 the candidate is slower.
+
+    Attributes:
+        subject: ``model``, or ``table <name>, <use>``.
+        items: ids or states a call, None for the whole model.
+        cpu: ratio of CPU times, which decides; None where it was not measured.
+        wall: ratio of wall times.
+        base_microseconds: median CPU time of a call of the base; depends on the machine and the day.
+        candidate_microseconds: the same of the candidate.
+        reason: why it was not measured.
+    """
+
+    subject: str
+    items: int | None
+    cpu: Interval | None
+    wall: Interval | None
+    base_microseconds: float | None
+    candidate_microseconds: float | None
+    reason: str
+
+    @property
+    def title(self) -> str:
+        """The subject with its number of items."""
+        return self.subject if self.items is None else f"{self.subject}, {self.items:,} a call"
+
+
+@dataclass(frozen=True)
+class BaseResult:
+    """The exported file beside an earlier one, in one process.
+
+    Attributes:
+        method: clock, threads, order and inputs, in words.
+        sides: base and candidate, each in a process of its own.
+        comparisons: the whole model, and every table.
+    """
+
+    method: str
+    sides: tuple[Side, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class MetricResult:
+    """What the metric gave; higher is better.
+
+    Attributes:
+        function: ``package.module:function``.
+        exported: of the exported file.
+        model: of the training form.
+        base: of the base, None where there is none.
+    """
+
+    function: str
+    exported: float
+    model: float
+    base: float | None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found.
+
+    Attributes:
+        budget: as it was read.
+        environment: versions, processor and operator library.
+        findings: one entry per requirement and thing it holds for.
+        baseline: the earlier report that sizes were compared with, None if none was given.
+        base: latency beside an earlier file, None if none was given.
+        metric: None if the budget names none.
+        validation: everything that `validate` found.
+        grown: bytes now less bytes in the baseline, by size; what is gone is negative.
+    """
+
+    budget: Mapping[str, Any]
+    environment: Mapping[str, str]
+    findings: tuple[Finding, ...]
+    baseline: str | None
+    base: BaseResult | None
+    metric: MetricResult | None
+    validation: ValidationReport
+    grown: Mapping[str, int]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed; what did not run is for `complete` to tell."""
+        return not self.failures()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything ran."""
+        return all(finding.status != "not run" for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 3 where parity failed, else 4 where a size did, else 5."""
+        failed = {finding.requirement for finding in self.findings if finding.status == "failed"}
+        return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), 0)
+
+    def failures(self) -> list[str]:
+        """A sentence for everything that failed."""
+        return [
+            f"{finding.requirement}: {finding.name}: {finding.detail}"
+            for finding in self.findings
+            if finding.status == "failed"
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one line."""
+        counts = Counter(finding.status for finding in self.findings)
+        return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys, ready for ``json.dumps``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": KIND,
+            "passed": self.passed,
+            "complete": self.complete,
+            "exit_code": self.exit_code,
+            **asdict(self),
+            "validation": self.validation.to_json(),
+        }
+
+    def render(self) -> RenderableType:
+        """Findings for the terminal, what failed at the end, where it is seen."""
+        order = ("passed", "not run", "failed")
+        findings = sorted(self.findings, key=lambda finding: order.index(finding.status))
+        lines = [line(found.status, f"{found.requirement}: {found.name}", found.detail) for found in findings]
+        return Group(*lines, Text(f"\n{self.verdict}", "bold green" if self.passed else "bold red"))

@@ -1,0 +1,37 @@
+"""A check as JUnit XML, which CI servers show test by test: one suite a requirement, one case a finding."""
+
+from xml.etree import ElementTree
+
+from edge_embed.report.check import EXIT_CODES, CheckReport, Finding
+from edge_embed.report.words import plain
+
+
+def to_junit(report: CheckReport) -> str:
+    """The text of the file, UTF-8 when it is written."""
+    suites = ElementTree.Element("testsuites", name="edge-embed check")
+    for requirement in EXIT_CODES:
+        found = [finding for finding in report.findings if finding.requirement == requirement]
+        counts = {
+            "tests": len(found),
+            "failures": sum(finding.status == "failed" for finding in found),
+            "errors": 0,
+            "skipped": sum(finding.status == "not run" for finding in found),
+        }
+        attributes = {"name": requirement} | {name: str(count) for name, count in counts.items()}
+        suite = ElementTree.SubElement(suites, "testsuite", attributes)
+        for finding in found:
+            _add_case(suite, finding)
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _add_case(suite: ElementTree.Element, finding: Finding) -> None:
+    classname = f"edge-embed.{finding.requirement}"
+    case = ElementTree.SubElement(suite, "testcase", classname=classname, name=plain(finding.name))
+    detail = plain(finding.detail)
+    if finding.status == "failed":
+        ElementTree.SubElement(case, "failure", type=finding.requirement, message=detail)
+    elif finding.status == "not run":
+        ElementTree.SubElement(case, "skipped", message=detail)
+    else:
+        ElementTree.SubElement(case, "system-out").text = detail

@@ -1,0 +1,88 @@
+"""A baseline is a report of a check; anything else is refused with the remedy, however it is made."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.baseline import read_baseline
+from edge_embed.report.parts import SizePart
+
+REPORT: dict[str, Any] = {
+    "kind": "edge-embed check",
+    "schema_version": 1,
+    "environment": {"zlib": "1.3"},
+    "metric": {"function": "m:f", "exported": 0.5},
+    "validation": {
+        "sizes": {
+            "on_disk": 30,
+            "zipped": 20,
+            "parts": [{"table": "words", "name": "codes", "bytes": 10}, {"table": None, "name": "graph", "bytes": 20}],
+        }
+    },
+}
+
+
+def write(folder: Path, content: Any) -> Path:
+    path = folder / "baseline.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def changed(*place: Any, to: Any) -> dict[str, Any]:
+    report = copy.deepcopy(REPORT)
+    target: Any = report
+    for key in place[:-1]:
+        target = target[key]
+    target[place[-1]] = to
+    return report
+
+
+def test_a_report_is_read(tmp_path: Path) -> None:
+    found = read_baseline(write(tmp_path, REPORT))
+    assert (found.on_disk, found.zipped, found.zlib, found.metrics) == (30, 20, "1.3", {"m:f": 0.5})
+    assert found.parts == (SizePart("words", "codes", 10), SizePart(None, "graph", 20))
+
+
+SIZES = ("validation", "sizes")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("9" * 5000, "is no JSON"),
+        ('{"a": NaN}', "NaN is no number of JSON"),
+        ("[]", "report: got []"),
+        ({}, "is no report of `edge-embed check`"),
+        ({**REPORT, "kind": "edge-embed validate"}, "is no report"),
+        ({**REPORT, "schema_version": 2}, "schema_version: got 2, expected 1"),
+        ({**REPORT, "schema_version": True}, "schema_version: got True"),
+        ({**REPORT, "validation": None}, "validation: got None"),
+        ({**REPORT, "environment": []}, "environment: got []"),
+        ({**REPORT, "metric": {"function": "f"}}, "metric: got"),
+        (changed(*SIZES, to=[]), "sizes: got []"),
+        (changed(*SIZES, "on_disk", to="1"), "on_disk: got '1'"),
+        (changed(*SIZES, "on_disk", to=1.5), "on_disk: got 1.5"),
+        (changed(*SIZES, "zipped", to=-1), "zipped: got -1"),
+        (changed(*SIZES, "zipped", to=10**30), "zipped: got 1000"),
+        (changed(*SIZES, "parts", to={}), "parts: got {}"),
+        (changed(*SIZES, "parts", to=[1]), "parts: got 1"),
+        (changed(*SIZES, "parts", to=[{"table": 1, "name": "a", "bytes": 1}]), "expected table, name and bytes"),
+        (changed(*SIZES, "parts", to=[{"table": None, "name": "a"}]), "bytes: got None"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        read_baseline(write(tmp_path, content))
+    assert message in str(caught.value)
+    assert "baseline.json" in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"no such file: .*edge-embed check --output"):
+        read_baseline(tmp_path / "absent.json")

@@ -1,0 +1,109 @@
+"""A budget is read as it is written, and what it does not know it refuses by name."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate import budget as budget_module
+from edge_embed.gate.budget import Budget, LatencyBudget, read_budget
+from edge_embed.gate.quantities import Growth
+
+EXAMPLE = "\n".join(
+    line[4:].split("  ")[0] for line in (budget_module.__doc__ or "").splitlines() if line.startswith("    ")
+)
+
+
+def read(folder: Path, text: str) -> Budget:
+    path = folder / "edge-embed.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_budget(path)
+
+
+def test_the_documented_budget_is_one_and_names_every_key(tmp_path: Path) -> None:
+    found = read(tmp_path, EXAMPLE)
+    assert found.model == tmp_path / "model.pt"
+    assert found.exported == tmp_path / "model.onnx"
+    assert found.baseline == tmp_path / "baseline.json"
+    assert (found.size.on_disk, found.size.zipped, found.size.resident) == (460 << 10, 400 << 10, 20 << 20)
+    assert found.size.growth == Growth(bytes=0)
+    assert found.size.tables == {"words": 330 << 10}
+    assert found.size.parts == {"graph": 20 << 10}
+    assert (found.parity.atol, found.parity.rtol) == (1e-5, 1e-4)
+    assert found.parity.outputs["logits"].atol == 1e-6
+    assert found.latency == LatencyBudget(50, Fraction(1, 10), {"portable body": 1.0})
+    assert found.metric is not None
+    assert (found.metric.function, found.metric.drop) == ("mytask.metrics:accuracy", 0.01)
+
+
+def test_everything_may_be_missing(tmp_path: Path) -> None:
+    assert read(tmp_path, "") == Budget(path=tmp_path / "edge-embed.toml")
+
+
+def test_the_bounds_of_an_output_go_before_those_of_all(tmp_path: Path) -> None:
+    parity = read(tmp_path, "[parity]\nmax = 1e-3\nmean = 1e-4\n[parity.outputs.logits]\nmax = 2.0").parity
+    assert (parity.bound("logits", "max"), parity.bound("logits", "mean")) == (2.0, 1e-4)
+    assert (parity.bound("tags", "max"), parity.bound("tags", "quantile")) == (1e-3, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [("7", 7), ('"7 B"', 7), ('"1.5 kB"', 1500), ('"1.5MB"', 1_500_000), ('"0.5 KiB"', 512), ('"2 GiB"', 2 << 30)],
+)
+def test_sizes(tmp_path: Path, written: str, size: int) -> None:
+    assert read(tmp_path, f"[size]\non_disk = {written}").size.on_disk == size
+
+
+@pytest.mark.parametrize(
+    ("written", "before", "limit"),
+    [("0", 100, 100), ('"3 B"', 100, 103), ('"1 %"', 100, 101), ('"1 %"', 199, 200), ('"0.5%"', 200, 201)],
+)
+def test_growth_is_exact(tmp_path: Path, written: str, before: int, limit: int) -> None:
+    assert read(tmp_path, f"[size]\ngrowth = {written}").size.growth.limit(before) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[size]\non_disc = 1", "size: unknown key 'on_disc': expected one of on_disk, zipped"),
+        ("sizes = 1", "unknown key 'sizes': expected one of model, exported"),
+        ("[size]\non_disk = -1", "size: on_disk: got -1, expected bytes"),
+        ('[size]\non_disk = "-1 KiB"', "on_disk: got '-1 KiB'"),
+        ('[size]\non_disk = "1 KB"', "on_disk: got '1 KB'"),
+        ("[size]\non_disk = 1.5", "on_disk: got 1.5"),
+        ("[size]\non_disk = true", "on_disk: got True"),
+        ("[size]\non_disk = 1979-05-27", "on_disk: got"),
+        ("[size.tables]\nwords = []", "tables: words: got"),
+        ("size = 3", "size: got 3, expected a table"),
+        ("[size]\nparts = 3", "parts: got 3, expected a table"),
+        ('[size]\ngrowth = "-1 %"', "growth: got '-1 %'"),
+        ("[parity]\natol = inf", "parity: atol: got inf"),
+        ("[parity]\natol = nan", "parity: atol: got nan"),
+        ('[parity]\natol = "1e-5"', "parity: atol: got '1e-5', expected a finite number"),
+        ("[parity.outputs.logits]\nmin = 1.0", "outputs: logits: unknown key 'min'"),
+        ("[latency]\niterations = 1", "iterations: got 1, expected an integer of at least 2"),
+        ("[latency]\nthreshold = 0.1", "threshold: got 0.1, expected a percentage"),
+        ('[latency.at_most]\n"portable body" = -1', "at_most: portable body: got -1"),
+        ("[metric]\ndrop = 0.1", "metric: got no function"),
+        ("model = 3", "model: got 3, expected text"),
+        ("[size", "is no TOML"),
+        ("a = " + "[" * 5000, "is no TOML"),
+        ("#" * (2 << 20), "has more than"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+    assert "edge-embed.toml" in str(caught.value)
+
+
+def test_no_file_and_no_text(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"absent\.toml: no such file"):
+        read_budget(tmp_path / "absent.toml")
+    with pytest.raises(BadInputError, match="no such file"):
+        read_budget(tmp_path)
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInputError, match="is no TOML"):
+        read_budget(tmp_path / "bytes.toml")

@@ -1,0 +1,349 @@
+"""`edge-embed check` as a pull request meets it: planted regressions fail with their code, and say where."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.runtime.library import ENVIRONMENT_NAME
+
+from .conftest import Project, Tagger
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+
+
+def findings(result: Result) -> dict[str, dict[str, Any]]:
+    """Findings of ``--json`` by requirement and name."""
+    found = json.loads(result.stdout)["findings"]
+    return {f"{finding['requirement']}: {finding['name']}": finding for finding in found}
+
+
+@pytest.fixture
+def with_baseline(project: Project) -> Project:
+    """The project, with its state as the baseline."""
+    result = run("--budget", project.budget, "--output", project.folder / "baseline.json")
+    assert result.exit_code == 0, result.output
+    project.write_budget('baseline = "baseline.json"')
+    return project
+
+
+class TestRegressions:
+    def test_nothing_changed(self, with_baseline: Project) -> None:
+        result = run("--budget", with_baseline.budget, "--json")
+        assert result.exit_code == 0, result.output
+        report = json.loads(result.stdout)
+        assert (report["passed"], report["complete"]) == (True, True)
+        found = findings(result)
+        assert found["parity: table words: stored rows"]["status"] == "passed"
+        names = {name.partition(" of ")[2] for name in found if name.startswith("size: growth of")}
+        parts = {"part words codes", "part words values", "part dense", "part graph", "part bodies", "part manifest"}
+        assert names == {"on disk", "zipped", "table words", "part vocabulary", "part metadata", *parts}
+        assert set(report["grown"].values()) == {0}
+
+    def test_a_flipped_code_bit_is_parity(self, with_baseline: Project) -> None:
+        with_baseline.flip_code_bit()
+        result = run("--budget", with_baseline.budget, "--quiet")
+        assert result.exit_code == 3
+        assert "parity: table words: stored rows: codes differ at row 7" in result.stderr
+        assert result.stdout == ""
+
+    def test_one_percent_more_bytes_is_size(self, with_baseline: Project) -> None:
+        grown = with_baseline.grow(0.01)
+        result = run("--budget", with_baseline.budget, "--json")
+        assert result.exit_code == 4
+        found = findings(result)
+        failed = {name for name, finding in found.items() if finding["status"] == "failed"}
+        assert failed == {f"size: growth of {name}" for name in ("on disk", "zipped", "part metadata", "part graph")}
+        on_disk = found["size: growth of on disk"]
+        assert on_disk["got"] - on_disk["limit"] == grown
+        assert f"({grown:+,} since the baseline" in on_disk["detail"]
+
+    def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
+        grown = with_baseline.grow(0.01)
+        for allowed, exit_code in ((grown, 0), (grown - 1, 4)):
+            with_baseline.write_budget(f'baseline = "baseline.json"\n[size]\ngrowth = "{allowed} B"')
+            assert run("--budget", with_baseline.budget).exit_code == exit_code
+
+    def test_a_smaller_model_passes(self, project: Project) -> None:
+        original = project.exported.read_bytes()
+        project.grow(0.01)
+        baseline = project.folder / "baseline.json"
+        assert run(project.model, project.exported, "--output", baseline).exit_code == 0
+        project.exported.write_bytes(original)
+        result = run(project.model, project.exported, "--baseline", baseline, "--json")
+        assert result.exit_code == 0
+        assert json.loads(result.stdout)["grown"]["on disk"] < 0
+
+    def test_parity_goes_before_size(self, with_baseline: Project) -> None:
+        with_baseline.flip_code_bit()
+        with_baseline.grow(0.01)
+        assert run("--budget", with_baseline.budget).exit_code == 3
+
+    def test_what_is_wrong_has_no_speed(self, project: Project) -> None:
+        project.flip_code_bit()
+        project.write_budget('[latency]\niterations = 2\n[latency.at_most]\n"dense Gather" = 1.0')
+        result = run("--budget", project.budget, "--json")
+        assert result.exit_code == 3
+        assert findings(result)["latency: beside dense Gather"]["status"] == "not run"
+
+    @pytest.mark.parametrize("size", ["on_disk", "zipped", "resident", "tables.words", "parts.codes", "parts.library"])
+    def test_each_size_has_a_limit(self, project: Project, size: str) -> None:
+        library = edge_embed.get_library_path().stat().st_size
+        exact = {"on_disk": project.exported.stat().st_size, "tables.words": 1624, "parts.codes": 600}
+        limit = exact.get(size, library if size == "parts.library" else 1 << 30)
+        name = {"on_disk": "on disk"}.get(size, size.replace("tables.", "table ").replace("parts.", "part "))
+        too_small = limit - 1 if limit < 1 << 30 else 1000
+        for number, exit_code in ((limit, 0), (too_small, 4)):
+            project.write_budget(f"[size]\n{size} = {number}")
+            result = run("--budget", project.budget, "--json")
+            assert result.exit_code == exit_code, result.output
+            assert findings(result)[f"size: {name}"]["status"] == ("failed" if exit_code else "passed")
+
+    @pytest.mark.parametrize("statistic", ["max", "mean", "quantile"])
+    def test_each_statistic_of_the_error_has_a_bound(self, project: Project, statistic: str) -> None:
+        project.write_budget(f"[parity]\n{statistic} = 1.0\n[parity.outputs.logits]\n{statistic} = 0")
+        result = run("--budget", project.budget, "--json")
+        failed = [name for name, found in findings(result).items() if found["status"] == "failed"]
+        if failed:  # some path rounds in another order than the training form
+            assert result.exit_code == 3
+            assert all(name.endswith(f": logits: {statistic}") for name in failed)
+        project.write_budget(f"[parity]\n{statistic} = 1.0")
+        result = run("--budget", project.budget, "--json")
+        assert result.exit_code == 0
+        assert findings(result)[f"parity: model: custom op: logits: {statistic}"]["limit"] == 1.0
+
+    def test_another_zlib_is_not_compared(self, with_baseline: Project) -> None:
+        path = with_baseline.folder / "baseline.json"
+        report = json.loads(path.read_text())
+        report["environment"]["zlib"] = "0.9"
+        path.write_text(json.dumps(report))
+        result = run("--budget", with_baseline.budget, "--json")
+        assert (result.exit_code, json.loads(result.stdout)["complete"]) == (0, False)
+        assert findings(result)["size: growth of zipped"]["status"] == "not run"
+
+    def test_peers_have_a_limit(self, project: Project) -> None:
+        for limit, exit_code in ((1e6, 0), (0, 5)):
+            project.write_budget(f'[latency]\niterations = 2\n[latency.at_most]\n"portable body" = {limit}')
+            result = run("--budget", project.budget, "--json")
+            assert result.exit_code == exit_code
+            names = [name for name in findings(result) if name.startswith("latency: ")]
+            assert "latency: model beside portable body" in names
+            assert "latency: table words, 4,096 zipf ids beside portable body" in names
+
+
+class TestReports:
+    def test_all_are_written_also_for_what_failed(self, with_baseline: Project) -> None:
+        with_baseline.grow(0.01)
+        places = {form: with_baseline.folder / f"out.{form}" for form in ("output", "junit", "markdown")}
+        options = [part for form, path in places.items() for part in (f"--{form}", path)]
+        result = run("--budget", with_baseline.budget, *options, "--json")
+        assert result.exit_code == 4
+        assert json.loads(places["output"].read_text()) == json.loads(result.stdout)
+        suites = ElementTree.parse(places["junit"]).getroot()
+        assert {suite.get("name"): suite.get("failures") for suite in suites} == {
+            "parity": "0", "size": "4", "latency": "0",
+        }  # fmt: skip
+        text = places["markdown"].read_text()
+        assert text.startswith("### ❌ edge-embed check: 4 failed")
+        assert "| metadata |" in text
+
+    def test_they_replace_nothing_unless_forced_and_inputs_never(self, with_baseline: Project) -> None:
+        folder, budget = with_baseline.folder, ("--budget", with_baseline.budget)
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        (folder / "taken").write_text("precious")
+        for options, message in (
+            (["--junit", folder / "taken"], "--force"),
+            (["--junit", folder / "absent" / "junit.xml"], "no existing directory"),
+            (["--junit", with_baseline.exported, "--force"], "is read by the check"),
+            (["--markdown", with_baseline.model, "--force"], "is read by the check"),
+            (["--output", with_baseline.budget, "--force"], "is read by the check"),
+            (["--junit", folder / "baseline.json", "--force"], "is read by the check"),
+            (["--junit", folder / "model.onnx.data"], "is read by the check"),
+            (["--output", folder / "same", "--junit", folder / "same"], "is named for two reports"),
+        ):
+            result = run(*budget, *options)
+            assert result.exit_code == 2, options
+            assert message in result.stderr
+        assert {path: path.read_bytes() for path in folder.iterdir() if path.name != "taken"} == before
+        assert (folder / "taken").read_text() == "precious"
+        assert run(*budget, "--output", folder / "baseline.json", "--force").exit_code == 0  # the new baseline
+
+    def test_a_full_disk_leaves_nothing(self, project: Project) -> None:
+        """The limit on file size stands for the disk: writing fails in the same place, with another errno."""
+        before = project.names
+        code = (
+            "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+            "from edge_embed import workflow; real = workflow.run_check\n"
+            "def limited(*arguments, **options):\n"
+            "    report = real(*arguments, **options)\n"
+            "    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+            "    return report\n"
+            "workflow.run_check = limited\n"
+            "from edge_embed.cli import main; sys.argv[0] = 'edge-embed'; main()"
+        )
+        options = ["--budget", project.budget, "--output", project.folder / "report.json", "--junit"]
+        command = [sys.executable, "-c", code, "check", *map(str, options), str(project.folder / "junit.xml")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stderr
+        assert "cannot be written" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert project.names == before
+
+
+METRICS = """
+import numpy as np
+IDS = np.array([[3, 1, 2]])
+def score(run):
+    return -float(abs(run({"ids": IDS})["logits"]).sum())
+def raises(run):
+    raise RuntimeError("no data")
+def nothing(run):
+    return None
+def not_a_number(run):
+    return float("nan")
+"""
+
+
+class TestMetric:
+    @pytest.fixture(autouse=True)
+    def _module(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        (project.folder / "metrics_of_test.py").write_text(METRICS)
+        monkeypatch.chdir(project.folder)
+
+    def test_it_is_compared_with_the_training_form_the_base_and_the_baseline(self, project: Project) -> None:
+        project.write_budget('[metric]\nfunction = "metrics_of_test:score"\ndrop = 1e-4')
+        baseline = project.folder / "baseline.json"
+        assert run("--budget", project.budget, "-o", baseline).exit_code == 0
+        options = ("--budget", project.budget, "--json", "--base", project.exported, "--baseline", baseline)
+        result = run(*options)
+        found = {name for name in findings(result) if "metric" in name}
+        forms = ("the training form", "the base", "the baseline")
+        assert found == {f"parity: metric metrics_of_test:score against {form}" for form in forms}
+        assert json.loads(result.stdout)["metric"]["exported"] < 0
+
+    def test_a_drop_is_parity(self, project: Project) -> None:
+        project.write_budget('[parity]\natol = 1e3\n[metric]\nfunction = "metrics_of_test:score"\ndrop = 0.5')
+        (project.folder / "baseline.json").unlink(missing_ok=True)
+        baseline = project.folder / "baseline.json"
+        assert run("--budget", project.budget, "-o", baseline).exit_code == 0
+        report = json.loads(baseline.read_text())
+        report["metric"]["exported"] += 0.6
+        baseline.write_text(json.dumps(report))
+        result = run("--budget", project.budget, "--baseline", baseline, "--quiet")
+        assert result.exit_code == 3
+        assert "metric metrics_of_test:score against the baseline" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("function", "message"),
+        [
+            ("metrics_of_test:raises", "failed on the exported file: RuntimeError: no data"),
+            ("metrics_of_test:nothing", "gave None for the exported file, expected a number"),
+            ("metrics_of_test:not_a_number", "gave nan for the exported file, expected a finite number"),
+            ("metrics_of_test:absent", "has no function absent"),
+            ("no_such_module:f", "cannot be imported"),
+            ("score", "expected package.module:function"),
+        ],
+    )
+    def test_one_that_gives_no_number_is_bad_input(self, project: Project, function: str, message: str) -> None:
+        project.write_budget(f'[metric]\nfunction = "{function}"')
+        result = run("--budget", project.budget, "-o", project.folder / "report.json")
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert "Traceback" not in result.stderr
+        assert "report.json" not in project.names
+
+
+@pytest.mark.parametrize(
+    ("budget", "arguments", "message"),
+    [
+        (None, ["--budget", "{folder}/absent.toml"], "no such file"),
+        ("[size", ["--budget", "{budget}"], "is no TOML"),
+        ("[size]\nweight = 1", ["--budget", "{budget}"], "unknown key 'weight'"),
+        ("[size.tables]\nverbs = 1", ["--budget", "{budget}"], "no table 'verbs': expected one of words"),
+        ("[size.parts]\ncodec = 1", ["--budget", "{budget}"], "no part 'codec': expected one of dense"),
+        ("[parity.outputs.tags]\nmax = 1.0", ["--budget", "{budget}"], "names 'tags': expected one of logits"),
+        ('[latency]\niterations = 2\n[latency.at_most]\nfoo = 1.0', ["--budget", "{budget}"], "names 'foo'"),
+        ('baseline = "absent.json"', ["--budget", "{budget}"], "absent.json: no such file"),
+        ("", ["--budget", "{budget}", "--baseline", "{budget}"], "is no JSON"),
+        ("", ["--budget", "{budget}", "--base", "{budget}"], "no ONNX model"),
+        ("", ["--budget", "{budget}", "--base", "{folder}/absent.onnx"], "no such file"),
+        ("", ["--budget", "{budget}", "--base", "{onnx}", "--base-library", "{budget}"], "cannot be registered"),
+        ("", ["--budget", "{budget}", "--base", "{onnx}", "--base-library", "absent.so"], "no such file"),
+        ("", ["--budget", "{budget}", "--base-library", "absent.so"], "--base"),
+        (None, ["{model}"], "got no exported file"),
+        (None, [], "got no model file"),
+        (None, ["{budget}", "{onnx}"], "no saved model"),
+        (None, ["{model}", "{budget}"], "no ONNX model"),
+    ],
+)  # fmt: skip
+def test_mistakes_cost_one_line_and_exit_code_2(
+    project: Project, budget: str | None, arguments: list[str], message: str
+) -> None:
+    if budget is not None:
+        project.write_budget(budget)
+    names = {"folder": project.folder, "budget": project.budget, "onnx": project.exported, "model": project.model}
+    before = project.names
+    options = [argument.format(**names) for argument in arguments]
+    result = run(*options, "--output", project.folder / "report.json")
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert project.names == before
+
+
+def test_without_the_library_latency_is_not_run_and_never_passed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edge_embed.errors import EdgeEmbedError
+    from edge_embed.validation import paths
+
+    def missing() -> Path:
+        raise EdgeEmbedError("none here")
+
+    monkeypatch.delenv(ENVIRONMENT_NAME, raising=False)
+    monkeypatch.setattr(paths, "get_library_path", missing)
+    project.write_budget('[size.parts]\nlibrary = 1\n[latency.at_most]\n"portable body" = 1.0')
+    result = run("--budget", project.budget, "--base", project.exported, "--json")
+    assert result.exit_code == 0
+    assert not json.loads(result.stdout)["complete"]
+    found = findings(result)
+    for name in ("latency: model against the base", "latency: model beside portable body", "size: part library"):
+        assert found[name]["status"] == "not run"
+        assert found[name]["detail"]
+
+
+def test_the_report_is_json_without_nan_and_names_what_it_ran_with(project: Project) -> None:
+    report = edge_embed.check(budget=project.budget, base=project.exported)
+    text = json.dumps(report.to_json(), allow_nan=False)
+    environment = json.loads(text)["environment"]
+    assert {"python", "zlib", "edge-embed", "onnx", "numpy", "torch", "processor", "runtime"} <= environment.keys()
+    assert len(environment["library"]) == 64
+    assert json.loads(text)["budget"] == {"model": "model.pt", "exported": "model.onnx"}
+    assert report.base is not None
+    for side in report.base.sides:
+        assert side.peak >= side.resident > 0
+        assert side.open_seconds > 0
+        assert side.first_call_seconds > 0
+
+
+def test_a_module_can_be_checked(project: Project) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    report = edge_embed.check(Tagger(), project.exported, torch.tensor([[3, 1, 2]]))
+    assert report.exit_code == 0
+    assert np.isfinite(report.validation.sizes.on_disk)
+    assert os.fspath(project.exported) == report.validation.file

@@ -1,0 +1,80 @@
+"""The fixture ``edge_embed`` in a test of the user's own, with the plugin as pytest finds it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import edge_embed.workflow  # pytester forgets what is first imported while it runs; torch cannot be imported twice
+
+from .conftest import Project
+
+pytest_plugins = ["pytester"]
+
+TEST = """
+def test_model(edge_embed):
+    report = edge_embed.check("model.onnx", model="model.pt", budget="edge-embed.toml")
+    assert report.passed
+"""
+UPDATE = "--edge-embed-update-baseline"
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run_pytest(project: Project, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the user's test in the folder of the project."""
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("COLUMNS", "300")
+    (project.folder / "test_model.py").write_text(TEST)
+    edge_embed.check(budget=project.budget)
+    return lambda *options: pytester.runpytest_inprocess("-p", "no:cacheprovider", *options, project.folder)
+
+
+def test_what_fails_is_said_without_a_traceback(project: Project, run_pytest: Run) -> None:
+    project.write_budget("[size]\non_disk = 100")
+    done = run_pytest()
+    assert done.ret == 1
+    assert "edge-embed check: 1 failed" in done.stdout.str()
+    assert f"size: on disk: {project.exported.stat().st_size:,} bytes, more than 100" in done.stdout.str()
+    assert "Traceback" not in done.stdout.str()
+    assert "def test_model" not in done.stdout.str()
+
+
+def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_pytest: Run) -> None:
+    project.write_budget('baseline = "baseline.json"')
+    baseline = project.folder / "baseline.json"
+    assert "no such file: expected the report of an earlier check" in run_pytest().stdout.str()
+    assert run_pytest(UPDATE).ret == 0
+    first = json.loads(baseline.read_text())
+    assert first["validation"]["sizes"]["on_disk"] == project.exported.stat().st_size
+    assert run_pytest().ret == 0
+
+    project.grow(0.01)
+    done = run_pytest()
+    assert done.ret == 1
+    assert "size: growth of on disk" in done.stdout.str()
+    assert json.loads(baseline.read_text()) == first
+    assert run_pytest(UPDATE).ret == 0
+    assert run_pytest().ret == 0
+
+
+def test_nothing_wrong_becomes_the_baseline(project: Project, run_pytest: Run) -> None:
+    project.write_budget('baseline = "baseline.json"')
+    project.flip_code_bit()
+    done = run_pytest(UPDATE)
+    assert done.ret == 1
+    assert "parity: table words: stored rows" in done.stdout.str()
+    assert "baseline.json" not in project.names
+
+
+def test_who_does_not_use_it_waits_for_nothing() -> None:
+    code = "import sys; import edge_embed.gate.pytest_plugin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    assert not {"torch", "numpy", "onnx", "onnxruntime", "rich", "click"} & set(done.stdout.split())
+
+
+def test_the_option_is_in_the_help(run_pytest: Run) -> None:
+    assert UPDATE in run_pytest("--help").stdout.str()

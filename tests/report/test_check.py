@@ -1,0 +1,105 @@
+"""A check shows what failed first, and lets nothing through as markup, in every form."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from edge_embed.report.check import BaseResult, CheckReport, Comparison, Finding, Side
+from edge_embed.report.interval import Interval
+from edge_embed.report.junit import to_junit
+from edge_embed.report.markdown import to_markdown
+
+from .test_results import make_report
+
+PARITY = Finding("parity", "table words: stored rows", "passed", "all of them")
+SIZE = Finding("size", "on disk", "failed", "900 bytes, more than 800", 900, 800, "bytes")
+LATENCY = Finding("latency", "model against the base", "failed", "1.2 times", 1.2, 1.1, "ratio")
+ABSENT = Finding("latency", "model beside portable body", "not run", "no library", None, 1.0, "ratio")
+HOSTILE = "a|b <img src=x> `c` *d* [e](http://f) @everyone #1 \x1b[2J $g$ [bold]h[/bold]"
+
+
+def report_of(*findings: Finding, base: BaseResult | None = None) -> CheckReport:
+    return CheckReport({}, {"zlib": "1"}, findings, None, base, None, make_report(), {"on disk": 5, "graph": -3})
+
+
+@pytest.mark.parametrize(
+    ("found", "exit_code"),
+    [
+        ((), 0),
+        ((PARITY, ABSENT), 0),
+        ((PARITY, LATENCY), 5),
+        ((LATENCY, SIZE), 4),
+        ((LATENCY, SIZE, replace(PARITY, status="failed")), 3),
+    ],
+)
+def test_exit_codes_in_their_order(found, exit_code):
+    report = report_of(*found)
+    assert report.exit_code == exit_code
+    assert report.passed == (exit_code == 0)
+    assert report.complete == (ABSENT not in found)
+    assert len(report.failures()) == sum(finding.status == "failed" for finding in found)
+
+
+def test_json_is_finite_and_names_the_schema():
+    content = json.loads(json.dumps(report_of(PARITY, SIZE, ABSENT).to_json(), allow_nan=False))
+    assert (content["schema_version"], content["kind"], content["exit_code"]) == (1, "edge-embed check", 4)
+    assert content["validation"]["schema_version"] == 1
+    assert content["findings"][2]["got"] is None
+
+
+def test_the_terminal_shows_failures_last():
+    console = Console(width=200, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(report_of(SIZE, ABSENT, replace(PARITY, name=HOSTILE)).render())
+    text = console.export_text()
+    assert text.index("all of them") < text.index("no library") < text.index("more than 800")
+    assert "1 failed, 1 passed, 1 not run" in text
+    assert "[bold]h[/bold]" in text
+    assert "\x1b[2J" not in text
+
+
+def test_junit_has_a_case_for_each_finding():
+    hostile = replace(SIZE, name=HOSTILE, detail=HOSTILE)
+    root = ElementTree.fromstring(to_junit(report_of(PARITY, hostile, ABSENT)))
+    suites = {suite.get("name"): suite for suite in root}
+    assert list(suites) == ["parity", "size", "latency"]
+    assert [suites["size"].get(count) for count in ("tests", "failures", "skipped")] == ["1", "1", "0"]
+    (case,) = suites["size"]
+    assert case.get("name") == HOSTILE.replace("\x1b", "?")
+    assert case.find("failure").get("message") == HOSTILE.replace("\x1b", "?")
+    assert suites["latency"].find("testcase/skipped").get("message") == "no library"
+    assert suites["parity"].find("testcase/system-out").text == "all of them"
+
+
+def test_markdown_takes_nothing_of_a_name_as_markup():
+    text = to_markdown(report_of(replace(SIZE, name=HOSTILE)))
+    (row,) = [line for line in text.splitlines() if "everyone" in line]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 5
+    for mark in ("<img", "`", "*d", "[e]", "http://", "@everyone", "#1 ", "\x1b", "$g"):
+        assert mark not in row, mark
+
+
+def test_markdown_shows_sizes_times_and_what_failed():
+    sides = (
+        Side("base", "old.onnx", "00", 10_000, 20_000, 0.0123, 0.001, ""),
+        Side("candidate", "new.onnx", "00", None, None, None, None, "no /proc"),
+    )
+    measured = Comparison("model", None, Interval(1.2, 1.1, 1.3), Interval(1.1, 1.0, 1.2), 10.0, 12.0, "")
+    text = to_markdown(report_of(PARITY, SIZE, base=BaseResult("how", sides, (measured,))))
+    assert text.startswith("### ❌ edge-embed check: 1 failed, 1 passed, 0 not run\n")
+    for row in (
+        "| ❌ | size | on disk | 900 bytes, more than 800 |",
+        "| on disk | 900 | +5 |",
+        "| graph | 500 | -3 |",
+        "| word codes | 400 |  |",
+        "| model | 1.200 (1.100 to 1.300) | 1.100 (1.000 to 1.200) | 10.0 | 12.0 |",
+        "| base | 12.3 | 1.0 | 10,000 | 20,000 |",
+        "| candidate | no /proc |  |  |  |",
+        "<details><summary>1 passed</summary>",
+    ):
+        assert row in text, row
+    assert to_markdown(report_of(PARITY)).startswith("### ✅")

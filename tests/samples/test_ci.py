@@ -1,0 +1,84 @@
+"""What `samples/ci` offers for other repositories is whole, and its commands run there."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import edge_embed
+from edge_embed import cli
+from edge_embed.gate.budget import read_budget
+
+FOLDER = Path(__file__).parents[2] / "samples" / "ci"
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+WORKFLOW: dict[Any, Any] = yaml.safe_load((FOLDER / "edge-embed.yml").read_text(encoding="utf-8"))
+STEPS = {step["name"]: step for step in WORKFLOW["jobs"]["check"]["steps"] if "name" in step}
+UPLOADED = WORKFLOW["jobs"]["check"]["steps"][-1]["with"]["path"]
+(HOOK,) = yaml.safe_load((FOLDER / "pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+
+
+def commands() -> list[str]:
+    """Every command line of edge-embed in the folder."""
+    shown = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [line for text in (*shown, *(step["run"] for step in STEPS.values())) for line in text.splitlines()]
+    return [line for line in (*lines, HOOK["entry"]) if line.startswith("edge-embed ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_is_one(line: str) -> None:
+    _, name, *arguments = shlex.split(line)
+    command = cli.main.commands[name]
+    command.make_context(name, arguments)  # refuses unknown options
+
+
+def test_the_budget_is_one_and_the_others_name_it_and_its_files() -> None:
+    budget = read_budget(FOLDER / "edge-embed.toml")
+    named = {path.name for path in (budget.model, budget.exported, budget.baseline) if path is not None}
+    assert named == {"model.pt", "model.onnx", "edge-embed-baseline.json"}
+    assert all(re.search(HOOK["files"], name) for name in (*named, "edge-embed.toml"))
+    assert all(name in README for name in (path.name for path in FOLDER.iterdir() if path.name != "README.md"))
+    assert WORKFLOW[True] == "pull_request"  # `on` is a truth value in YAML 1.1; GitHub reads it as text
+
+
+@pytest.mark.slow
+def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
+    """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    shutil.copy(FOLDER / "edge-embed.toml", tmp_path)
+    torch.manual_seed(0)
+    table = edge_embed.DPQEmbedding(300, 16, num_codes=16, num_groups=4)
+    edge_embed.save(table, tmp_path / "model.pt", torch.tensor([[3, 1, 2]]))
+    variables = {f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    variables |= {"BASE": "HEAD", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    variables |= {"PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "-e", "-o", "pipefail", "-c", text]  # as GitHub does
+        return subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, **variables}, text=True, capture_output=True, check=False
+        )
+
+    first, again = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    steps = [STEPS[name]["run"] for name in ("Export", "Export the base", "Check", "Summary")]
+    commit = "git init --quiet . && git add edge-embed.toml model.pt && git commit --quiet --message first"
+    for text in (first, again, commit, "rm model.onnx", *steps, HOOK["entry"]):
+        done = run(text)
+        if done.returncode == 5:  # timing decides no test: this base is the same model
+            continue
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    assert "edge-embed check: 0 failed" in (tmp_path / "summary.md").read_text()
+    uploaded = {path.name for path in tmp_path.glob(UPLOADED)}
+    assert {"edge-embed.json", "edge-embed.xml", "edge-embed.md"} <= uploaded
+
+    table.value.data[0, 0] += 1  # another model, with the exported file of the old one
+    edge_embed.save(table, tmp_path / "model.pt", torch.tensor([[3, 1, 2]]), force=True)
+    assert run(HOOK["entry"]).returncode == 3
