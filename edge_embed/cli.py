@@ -136,6 +136,8 @@ _MODEL = click.Path(path_type=Path)
     type=click.IntRange(min=0),
     help="Memory that a session may take for each use of a table, to be faster. [TT: none; heads of DPQ: their codes']",
 )
+@click.option("--tokenizer", type=_MODEL, metavar="FILE", help="A tokenizer.json in front: the model takes strings.")
+@click.option("--tokenizer-input", metavar="NAME", help="The input for its ids, where there are several of integers.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @_model_options
 @_output_options
@@ -145,6 +147,8 @@ def export(
     output: Path | None,
     external_data: Any,
     memory_megabytes: int | None,
+    tokenizer: Path | None,
+    tokenizer_input: str | None,
     force: bool,
     inputs: tuple[str, ...],
     factory: str | None,
@@ -163,6 +167,8 @@ def export(
             output or model.with_suffix(f".{target}"),
             external_data=external_data,
             memory_megabytes=memory_megabytes,
+            tokenizer=tokenizer,
+            tokenizer_input=tokenizer_input,
             force=force,
             progress=progress,
         )
@@ -183,6 +189,7 @@ def export(
 @click.option("--save-worst", type=_MODEL, metavar="FILE", help="Write those on which an output was farthest off.")
 @click.option("--html", type=_MODEL, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--tokenizer", type=_MODEL, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
 @click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
 @click.option(
     "--time-limit",
@@ -208,6 +215,7 @@ def validate(
     save_worst: Path | None,
     html: Path | None,
     force: bool,
+    tokenizer: Path | None,
     targets: tuple[str, ...],
     time_limit: float,
     inputs: tuple[str, ...],
@@ -233,6 +241,7 @@ def validate(
         save_worst=save_worst,
         force=force,
         targets=targets,
+        tokenizer=tokenizer,
         time_limit=time_limit,
     )
     with _progress(quiet) as progress, _page(html, force) as write_page:

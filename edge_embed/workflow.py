@@ -1,7 +1,7 @@
 """The product on one page: save -> lower -> export -> validate -> check."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
+from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer
 from edge_embed.files import StrPath, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
@@ -24,13 +25,13 @@ from edge_embed.report.check import CheckReport
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate import validate_export
 
 Model = nn.Module | StrPath
 
-TARGETS: dict[str, Callable[[LoweredProgram, Path, ExternalData, bool, int | None], ExportedFile]] = {
-    "onnx": export_onnx
-}
+Exporter = Callable[[LoweredProgram, Path, ExternalData, bool, int | None, FusedTokenizer | None], ExportedFile]
+TARGETS: dict[str, Exporter] = {"onnx": export_onnx}
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -124,6 +125,8 @@ def export(
     *,
     external_data: ExternalData = "auto",
     memory_megabytes: int | None = None,
+    tokenizer: StrPath | None = None,
+    tokenizer_input: str | None = None,
     force: bool = False,
     progress: Progress = _silent,
 ) -> ExportReport:
@@ -138,18 +141,27 @@ def export(
         external_data: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
         memory_megabytes: MiB that a session with the operator library may take for each use of a table, to be faster:
             for rows of TT, without it none, and for heads of DPQ, without it as much as their codes.
+        tokenizer: a ``tokenizer.json`` (Hugging Face) to put in front of the model, which then takes ``text``.
+        tokenizer_input: name of the input for ids, where the model has several inputs of integers.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
     Raises:
-        BadInputError: if the target is unknown, or the model has no compressed table or cannot be exported.
+        BadInputError: if the target is unknown, or the model has no compressed table or cannot be exported, or the
+            tokenizer is damaged, does not fit the model or would give other ids than the library `tokenizers`.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     check_target(target)
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
     _keep_source(program, Path(output))
+    fused, checked = None, None
+    if tokenizer is not None:
+        fused, checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
+    elif tokenizer_input is not None:
+        raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer: give that too")
     lowered = lower_program(program, progress)
-    return _report(lowered, TARGETS[target](lowered, Path(output), external_data, force, memory_megabytes))
+    exported = TARGETS[target](lowered, Path(output), external_data, force, memory_megabytes, fused)
+    return replace(_report(lowered, exported), tokenizer=checked)
 
 
 def _keep_source(program: Program, output: Path) -> None:

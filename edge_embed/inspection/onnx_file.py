@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
+from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.onnx_tables import OnnxTable, called_by_bodies, check_specs, nodes_of, tables_of_nodes
@@ -87,6 +87,7 @@ class _Inspection:
             outputs=[_port(value) for value in self._model.graph.output],
             vocabulary_size=None if vocabulary is None else len(vocabulary),
             metadata={str(key): str(value) for key, value in (self._json(METADATA_KEY, dict) or {}).items()},
+            tokenizer=self._json(TOKENIZER_KEY, dict),
             onnx=OnnxInfo(
                 int(self._model.ir_version),
                 {item.domain or "ai.onnx": int(item.version) for item in self._model.opset_import},

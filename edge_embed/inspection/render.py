@@ -45,6 +45,7 @@ def render_file(report: FileReport, console: Console) -> None:
             _line(console, f"{title}: {', '.join(map(_port, ports))}")
     if report.vocabulary_size is not None:
         _line(console, f"vocabulary: {report.vocabulary_size:,} tokens")
+    _tokenizer(console, report.tokenizer)
     for key, value in report.metadata.items():
         _line(console, f"{key:.40}: {value:.200}")
     if report.onnx is not None:
@@ -136,6 +137,12 @@ def _onnx(console: Console, info: OnnxInfo) -> None:
     for file in info.data_files:
         aligned = f"aligned to {file.alignment} bytes"
         _line(console, f"external data {file.name}: {_size(file.bytes)}, {file.tensors} tensors, {aligned}")
+
+
+def _tokenizer(console: Console, about: Mapping[str, Any] | None) -> None:
+    if about is not None:
+        shown = ", ".join(f"{key} {about.get(key)}" for key in ("kind", "num_ids", "pad_id", "max_length", "sha256"))
+        _line(console, f"tokenizer: {shown:.200}")
 
 
 def _torch_save(console: Console, info: TorchSaveInfo) -> None:

@@ -162,6 +162,8 @@ class FileReport:
         outputs: Of the model.
         vocabulary_size: Tokens that travel in the file, None without vocabulary.
         metadata: The user's own strings.
+        tokenizer: What a tokenizer in front of the model says about itself: ``kind``, ``sha256``, ``num_ids``, ``ids``
+            (the input that it makes), ``pad_id``, ``max_length`` and others; None if there is none.
         onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
         notes: What to do with such a file.
@@ -181,6 +183,7 @@ class FileReport:
     outputs: list[PortInfo] = field(default_factory=list)
     vocabulary_size: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    tokenizer: Mapping[str, Any] | None = None
     onnx: OnnxInfo | None = None
     torch_save: TorchSaveInfo | None = None
     notes: list[str] = field(default_factory=list)

@@ -74,6 +74,37 @@ class ExportedTable:
 
 
 @dataclass(frozen=True)
+class ExportedTokenizer:
+    """The tokenizer in front of the exported model.
+
+    Attributes:
+        kind: ``BPE``, ``WordPiece`` or ``WordLevel``.
+        sha256: of its file.
+        num_ids: how many ids it has.
+        input: the model's input for ids.
+        pad_id: what fills shorter texts.
+        max_length: ids of a text at most, None for no limit.
+        texts: for how many it gave the same ids as the library `tokenizers`.
+    """
+
+    kind: str
+    sha256: str
+    num_ids: int
+    input: str
+    pad_id: int
+    max_length: int | None
+    texts: int
+
+    def render(self) -> str:
+        """A line for the terminal."""
+        limit = "any length" if self.max_length is None else f"at most {self.max_length} ids a text"
+        return (
+            f"tokenizer: {self.kind}, {self.num_ids:,} ids, padding {self.pad_id}, {limit}; the same ids as the "
+            f"library tokenizers for all of {self.texts} texts"
+        )
+
+
+@dataclass(frozen=True)
 class ExportReport:
     """What an export wrote.
 
@@ -82,12 +113,14 @@ class ExportReport:
         tables: every embedding of the model.
         dynamic: dynamic dimensions of inputs and outputs.
         frozen: dimensions with one size.
+        tokenizer: in front of the model, if there is one.
     """
 
     files: Mapping[Path, int]
     tables: tuple[ExportedTable, ...]
     dynamic: Mapping[str, list[str]]
     frozen: Mapping[str, list[str]]
+    tokenizer: ExportedTokenizer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
@@ -97,6 +130,7 @@ class ExportReport:
             "tables": [asdict(table) for table in self.tables],
             "dynamic": dict(self.dynamic),
             "frozen": dict(self.frozen),
+            "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
         }
 
     def render(self) -> RenderableType:
@@ -109,4 +143,5 @@ class ExportReport:
             shapes.add_row(name, ", ".join(dynamic), ", ".join(self.frozen[name]))
         written = [f"wrote {path} ({size:,} bytes)" for path, size in self.files.items()]
         hints = [hint for table in self.tables if (hint := table.hint())]
-        return Group(tables, shapes, *hints, *written)
+        tokenizer = [] if self.tokenizer is None else [self.tokenizer.render()]
+        return Group(tables, shapes, *hints, *tokenizer, *written)

@@ -121,7 +121,7 @@ def compare_model(
     }
     results = [_training_form(lowered, cases, options)]
     for name, opener in openers.items():
-        results.append(_run_path(name, opener, lowered.program.output_names, cases, options))
+        results.append(run_path(name, opener, lowered.program.output_names, cases, options))
         on_path()
     return tuple(results)
 
@@ -157,7 +157,7 @@ def compare_target(
         outputs = iter(run.outputs)
         return lambda _: next(outputs)
 
-    path = _run_path(target.name, opener, subject.program.output_names, cases, options)
+    path = run_path(target.name, opener, subject.program.output_names, cases, options)
     run = ran[0] if ran else TargetRun((), {})
     return TargetResult(
         path.name, path.status, path.detail, path.outputs, target.evidence, run.versions, run.times, run.counters
@@ -177,13 +177,14 @@ def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: Val
     return _path_result(paths.TRAINING, outputs)
 
 
-def _run_path(
+def run_path(
     name: str,
     opener: Callable[[], RunModel],
     output_names: tuple[str, ...],
     cases: list[ModelCase],
     options: ValidationOptions,
 ) -> PathResult:
+    """Run all cases on one path and compare its outputs with those of the cases."""
     errors, scores = {output: _Error() for output in output_names}, cases[0].scores
     case_name = "cannot be opened"
     try:

@@ -76,6 +76,7 @@ class ValidationOptions:
         force: overwrite existing files.
         targets: where the model is to run besides, as on the command line: ``local``, ``arm64:cortex-a53``.
         time_limit: seconds that each step on a target may take.
+        tokenizer: the file of the tokenizer that the exported file has, to compare ids with.
     """
 
     atol: Tolerance = Tolerance()
@@ -90,6 +91,7 @@ class ValidationOptions:
     force: bool = False
     targets: tuple[str, ...] = ()
     time_limit: float = 600.0
+    tokenizer: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("seed", "iterations", "warmup", "more_cases"):

@@ -23,6 +23,7 @@ _BLOCK_BYTES = 1 << 20
 
 def measure_sizes(
     exported: ExportedModel,
+    shipped: tuple[Path, ...],
     tables: list[Table],
     feeds: dict[str, NDArray[Any]],
     loaded: tuple[LoadedSize, ...],
@@ -31,17 +32,18 @@ def measure_sizes(
     """Measure a file.
 
     Args:
-        exported: the file.
+        exported: the model.
+        shipped: the files to measure, with the tokenizer that may be in front of it.
         tables: its compressed tables.
         feeds: inputs for one run.
         loaded: what sessions hold after optimisation.
         on_step: called after each of the two slow steps.
     """
-    files = {path.name: path.stat().st_size for path in exported.files}
+    files = {path.name: path.stat().st_size for path in shipped}
     on_disk = sum(files.values())
     packed = sum(table.packed.nbytes for table in tables)
     dense = sum(dense_bytes(table) for table in tables)
-    zipped = sum(deflated_bytes(path) for path in exported.files)
+    zipped = sum(deflated_bytes(path) for path in shipped)
     on_step()
     bytes_resident, reason = _resident(exported.path, feeds)
     on_step()

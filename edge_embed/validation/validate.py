@@ -3,6 +3,8 @@
     structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
     -> the whole model on every target that is asked for
 
+Of a file with a tokenizer it is the model behind it that goes through this, beside the tokenizer itself (strings.py).
+
 Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each of
 the sessions, of which at most two whole models or four single tables are open at a time; external data a block
 at a time where it is compared, mapped where it runs; the reference evaluator holds all weights.
@@ -41,6 +43,7 @@ from edge_embed.validation import latency, model_inputs, model_paths, optimized,
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.strings import behind_tokenizer, compare_tokenizer
 from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
 from edge_embed.validation.tables import Node, Table, stored_checks
 
@@ -78,7 +81,8 @@ def validate_export(
     options.check_outputs(program.output_names)
     try:
         chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
-        return _Validation(program, lowered, onnx_path, chosen, progress).run()
+        with tempfile.TemporaryDirectory() as folder:
+            return _Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
     except OSError as error:
         place = error.filename or tempfile.gettempdir()
         raise OutputError(
@@ -102,13 +106,20 @@ class _Validation:
     """One pass over a file, from its structure to its latency."""
 
     def __init__(
-        self, program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
+        self,
+        program: Program,
+        lowered: LoweredProgram,
+        path: Path,
+        options: ValidationOptions,
+        progress: Progress,
+        folder: Path,
     ) -> None:
         self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
         paths.missing_library()  # a library of another version is refused before anything else is done
         self._targets = make_targets(options.targets)
         checked = _Steps(progress, "structure", 1)
-        self._exported = ExportedModel(path)
+        self._shipped = ExportedModel(path)
+        self._exported = behind_tokenizer(self._shipped, folder)
         checked()
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
         # Two streams, so that the number of iterations does not change what is compared.
@@ -123,15 +134,16 @@ class _Validation:
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
         after_loading = optimized.optimize_all(self._exported)
-        model = self._model(cases, left_out, after_loading)
+        tokenizer = compare_tokenizer(self._program, self._shipped, self._options)
+        model = self._model(cases, left_out, after_loading, tokenizer.paths)
         sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
         self._model_latency(cases[0], model)
         targets = tuple(self._on_target(target, cases) for target in self._targets)
         self._save(self._options.save_worst, _worst(cases, (*model.paths, *targets)))
         return ValidationReport(
-            str(self._exported.path),
+            str(self._shipped.path),
             self._options.seed,
-            structure,
+            (*structure, *tokenizer.checks),
             tables,
             model,
             sizes,
@@ -158,7 +170,7 @@ class _Validation:
             saved_inputs.save_inputs(path, self._program, cases, self._options.seed, force=self._options.force)
 
     def _structure(self) -> tuple[Check, ...]:
-        files = f"{len(self._exported.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
+        files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
         sound = Check("structure", "passed", f"{files}; the ONNX checker accepts it")
         known = list(self._tables.values())
         used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
@@ -210,12 +222,16 @@ class _Validation:
         steps()
 
     def _model(
-        self, cases: list[model_inputs.ModelCase], left_out: list[str], after_loading: list[optimized.Optimized]
+        self,
+        cases: list[model_inputs.ModelCase],
+        left_out: list[str],
+        after_loading: list[optimized.Optimized],
+        from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
         steps = _Steps(self._progress, "whole model", _PATHS_OF_A_MODEL)
         found = model_paths.compare_model(self._lowered, self._exported, cases, self._options, steps)
         kernel = optimized.kernel_check(self._exported, after_loading)
-        return ModelResult(tuple(case.name for case in cases), tuple(left_out), found, kernel)
+        return ModelResult(tuple(case.name for case in cases), tuple(left_out), (*found, *from_texts), kernel)
 
     def _on_target(self, target: Target, cases: list[model_inputs.ModelCase]) -> TargetResult:
         steps = _Steps(self._progress, target.name, 1)
@@ -227,7 +243,8 @@ class _Validation:
 
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = _Steps(self._progress, "sizes", _SIZE_STEPS)
-        return size.measure_sizes(self._exported, list(self._tables.values()), case.feeds(self._program), loaded, steps)
+        tables, feeds = list(self._tables.values()), case.feeds(self._program)
+        return size.measure_sizes(self._exported, self._shipped.files, tables, feeds, loaded, steps)
 
     def _model_latency(self, case: model_inputs.ModelCase, model: ModelResult) -> None:
         if any(path.status == "failed" for path in model.paths):

@@ -43,6 +43,7 @@ from edge_embed.exporters.onnx.storage import (
     weights_file,
     write_model,
 )
+from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
 from edge_embed.exporters.onnx.tt import TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
@@ -80,6 +81,7 @@ def export_onnx(
     external_data: ExternalData = "auto",
     force: bool = False,
     memory_megabytes: int | None = None,
+    tokenizer: FusedTokenizer | None = None,
 ) -> ExportedFile:
     """Write a lowered program as ONNX (opset 18, IR 10).
 
@@ -90,6 +92,7 @@ def export_onnx(
         force: overwrite existing files; the weights file of a replaced model goes with it.
         memory_megabytes: MiB that a session may take for each node, to be faster; None for what is usual, nothing
             for rows of TT and as much as the codes for heads of DPQ.
+        tokenizer: put in front of the inputs that it takes over.
 
     Raises:
         BadInputError: if the program has no compressed table, or an operator without ONNX equivalent, or megabytes
@@ -107,6 +110,8 @@ def export_onnx(
     model = build_model(lowered)
     if memory_megabytes is not None:
         _limit_memory(lowered, model, memory_megabytes << 20)
+    if tokenizer is not None:
+        fuse_tokenizer(model, tokenizer)
     data = [weights_file(path)] if goes_external(model, external_data) else []
     outdated = not data and has_weights_file(path)
     with new_files([*data, path], force=force) as temporary:

@@ -13,3 +13,8 @@ METADATA_KEY = "edge_embed.metadata"
 # The attribute that says how many bytes a session may take for a node, to be faster. It changes no number but by its
 # rounding, and no body reads it.
 MEMORY_BYTES = "memory_bytes"
+
+# A tokenizer in front of a model: the domain of its function, its input, and the key of what the file says about it.
+TOKENIZER_DOMAIN = "edge_embed.tokenizer"
+TOKENIZER_INPUT = "text"
+TOKENIZER_KEY = "edge_embed.tokenizer"

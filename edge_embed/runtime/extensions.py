@@ -1,0 +1,61 @@
+"""Finds the library of onnxruntime-extensions where a file needs it: its tokenizer is made of those operators."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import BinaryIO
+
+from edge_embed.errors import EdgeEmbedError
+
+_DOMAIN = b"ai.onnx.contrib"
+_OPSET_IMPORT = 8  # field of ModelProto
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # wire types of protobuf
+
+
+def needs_extensions(path: Path) -> bool:
+    """Whether an ONNX file imports the operators of onnxruntime-extensions; False for a damaged file.
+
+    Only the heads of the fields at the top are read, without the package onnx and without the weights.
+    """
+    with path.open("rb") as file:
+        while (tag := _varint(file)) is not None:
+            number, wire = tag >> 3, tag & 7
+            length = {_VARINT: 0, _FIXED64: 8, _FIXED32: 4}.get(wire)
+            if wire == _VARINT:
+                _varint(file)
+            if wire == _LENGTH:
+                length = _varint(file)
+            if length is None:
+                return False
+            if number == _OPSET_IMPORT and _DOMAIN in file.read(length):
+                return True
+            if number != _OPSET_IMPORT:
+                file.seek(length, 1)
+    return False
+
+
+def _varint(file: BinaryIO) -> int | None:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = file.read(1)
+        if not byte:
+            return None
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    return None
+
+
+def get_extensions_path() -> Path:
+    """The library of onnxruntime-extensions.
+
+    Raises:
+        EdgeEmbedError: the package is not installed.
+    """
+    try:
+        module = import_module("onnxruntime_extensions")
+    except ImportError as error:
+        raise EdgeEmbedError(
+            "got a model with a tokenizer, whose operators are those of the package onnxruntime-extensions, which is "
+            'not installed: pip install "edge-embed[tokenizer]"'
+        ) from error
+    return Path(module.get_library_path())

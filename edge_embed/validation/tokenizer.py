@@ -1,0 +1,161 @@
+"""Compares an exported tokenizer with the library `tokenizers`: every id must be the same."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, plan_tokenizer, tokenizer_model
+from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource, read_tokenizer
+from edge_embed.program.program import Program, array
+from edge_embed.report.exported import ExportedTokenizer
+from edge_embed.runtime.extensions import get_extensions_path
+from edge_embed.validation import tokenizer_run
+from edge_embed.validation.model_inputs import id_bounds
+from edge_embed.validation.tokenizer_texts import texts_for
+
+_TIME_LIMIT = 120
+_BATCH = 8
+_REFUSED = "run the tokenizer in front of the model instead"
+
+
+def fit_tokenizer(path: Path, program: Program, chosen: str | None) -> tuple[FusedTokenizer, ExportedTokenizer]:
+    """Read a tokenizer, choose the inputs that it takes over and make sure that the model can take what it makes.
+
+    Args:
+        path: the ``tokenizer.json``.
+        program: the model.
+        chosen: name of the input for ids, None for the only one that can be.
+
+    Raises:
+        BadInputError: if the tokenizer is damaged or not supported, has ids that the model's table lacks, other tokens
+            than the model's vocabulary, or would give other ids than the library.
+        EdgeEmbedError: if a package is not installed.
+    """
+    source = read_tokenizer(path)
+    fused = plan_tokenizer(source, program, chosen)
+    rows = id_bounds(program).get(fused.ids)
+    if rows is None:
+        raise BadInputError(f"input {fused.ids}: no table is looked up with it: name another with --tokenizer-input")
+    if source.num_ids > rows:
+        raise BadInputError(
+            f"{path}: got a tokenizer with {source.num_ids:,} ids, expected at most {rows:,}, the rows of the table "
+            f"that input {fused.ids} looks up: take the tokenizer that the model was trained with"
+        )
+    _check_vocabulary(source, program)
+    return fused, ExportedTokenizer(
+        source.kind, source.sha256, source.num_ids, fused.ids, source.batching.pad_id, source.batching.max_length,
+        check_tokenizer(fused),
+    )  # fmt: skip
+
+
+def _check_vocabulary(source: TokenizerSource, program: Program) -> None:
+    """A model that carries its tokens must have the same ones."""
+    for number, token in enumerate(program.vocabulary or ()):
+        got = source.library.id_to_token(number)
+        if got is not None and got != token:
+            raise BadInputError(
+                f"{source.path}: id {number} is {got!r:.40}, expected {token!r:.40}, as in the vocabulary of the "
+                "model: take the tokenizer that it was trained with"
+            )
+
+
+def check_tokenizer(fused: FusedTokenizer) -> int:
+    """Run a tokenizer as it would be exported, before anything is written.
+
+    Returns:
+        The number of texts that were compared.
+
+    Raises:
+        BadInputError: if it gives other ids than the library, or does not run; says on how many texts.
+        EdgeEmbedError: if onnxruntime-extensions is not installed.
+    """
+    texts = texts_for(fused.source)
+    try:
+        different = differences(fused, tokenizer_model(fused), texts)
+    except BadInputError as error:
+        raise BadInputError(f"{fused.source.path}: {error}: {_REFUSED}") from error
+    if different:
+        raise BadInputError(
+            f"{fused.source.path}: onnxruntime-extensions gives other ids than the library tokenizers for "
+            f"{len(different)} of {len(texts)} texts; {different[0]}: {_REFUSED}"
+        )
+    return len(texts)
+
+
+def differences(fused: FusedTokenizer, model: onnx.ModelProto, texts: list[str]) -> list[str]:
+    """In words, every batch for which a tokenizer makes other inputs than the library, alone and with others.
+
+    Args:
+        fused: the tokenizer in the library, and the inputs that it takes over.
+        model: ``text`` -> those inputs.
+        texts: to compare.
+
+    Raises:
+        BadInputError: if the model does not run, or ends the process.
+    """
+    batches = [[text] for text in texts]
+    batches += [texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH)]
+    found = []
+    for batch, got in zip(batches, _run(model, batches), strict=True):
+        expected = library_feeds(fused, batch)
+        wrong = [name for name, array in expected.items() if got[name] != array.tolist()]
+        if wrong:
+            got_ids, expected_ids = str(got[wrong[0]]), str(expected[wrong[0]].tolist())
+            found.append(f"{ascii(batch)[:80]}: {wrong[0]}: got {got_ids:.80}, expected {expected_ids:.80}")
+    return found
+
+
+def _run(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any]]:
+    library = str(get_extensions_path())
+    with tempfile.TemporaryDirectory() as folder:
+        path, texts = Path(folder) / "tokenizer.onnx", Path(folder) / "texts.json"
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        texts.write_text(json.dumps(batches), encoding="utf-8")
+        command = [sys.executable, "-P", tokenizer_run.__file__, str(path), library, str(texts)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise BadInputError(f"onnxruntime-extensions takes more than {_TIME_LIMIT} s for it") from None
+    if done.returncode < 0:
+        raise BadInputError(f"onnxruntime-extensions ended with signal {-done.returncode} on it")
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise BadInputError(f"onnxruntime-extensions refuses it ({last:.200})")
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def library_feeds(fused: FusedTokenizer, texts: list[str]) -> dict[str, NDArray[Any]]:
+    """The inputs that the library `tokenizers` makes of texts, by name.
+
+    Where no text has any id, rows have one place for padding, as in the exported tokenizer.
+    """
+    found = fused.source.library.encode_batch(texts)
+    width = max(1, *(len(one.ids) for one in found))
+    pad = fused.source.batching.pad_id
+
+    def rows(values: list[list[int]], filler: int) -> NDArray[np.int64]:
+        return np.array([[*row, *[filler] * (width - len(row))] for row in values], np.int64)
+
+    ids, mask = rows([one.ids for one in found], pad), rows([one.attention_mask for one in found], 0)
+    made = {
+        "ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": rows([one.type_ids for one in found], 0),
+        "lengths": mask.sum(1),
+        "flat_ids": ids[mask == 1],
+        "offsets": mask.sum(1).cumsum() - mask.sum(1),
+    }
+    return {
+        fed.declared.name: made[fed.role].astype(array(torch.empty(0, dtype=fed.declared.dtype)).dtype)
+        for fed in fused.fed
+    }

@@ -1,0 +1,95 @@
+"""validate of a file with a tokenizer: the model behind it, and the tokenizer itself."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.report.results import ValidationReport
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.workflow import load
+
+from .conftest import MEAN_EXAMPLE, Mean
+
+Saved = Callable[[str], Path]
+FROM_TEXTS = ["portable body, from texts", "custom op, from texts"]
+
+
+@pytest.fixture(scope="module")
+def model(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``model.pt`` and its ``model.onnx`` behind byte-level BPE."""
+    folder = tmp_path_factory.mktemp("validate")
+    edge_embed.save(Mean(), folder / "model.pt", MEAN_EXAMPLE)
+    edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx", tokenizer=saved("BPE"))
+    return folder
+
+
+def validate(model: Path, exported: Path, **options: Any) -> ValidationReport:
+    return edge_embed.validate(load(model / "model.pt"), exported, options=ValidationOptions(iterations=0, **options))
+
+
+def outcome(report: ValidationReport) -> tuple[str, str]:
+    (check,) = [check for check in report.structure if check.name == "tokenizer"]
+    return check.status, check.detail
+
+
+def test_ids_and_the_whole_model_are_compared(model: Path, saved: Saved) -> None:
+    report = validate(model, model / "model.onnx", tokenizer=saved("BPE"))
+    assert (report.exit_code, report.complete) == (0, True)
+    assert outcome(report)[0] == "passed"
+    assert [path.name for path in report.model.paths][-2:] == FROM_TEXTS
+    assert report.sizes.on_disk == (model / "model.onnx").stat().st_size
+
+
+def test_without_the_tokenizer_file_ids_are_not_run(model: Path) -> None:
+    report = validate(model, model / "model.onnx")
+    assert outcome(report)[0] == "not run"
+    assert (report.passed, report.complete) == (True, False)
+    assert not set(FROM_TEXTS) & {path.name for path in report.model.paths}
+
+
+def test_another_tokenizer_fails(model: Path, saved: Saved) -> None:
+    report = validate(model, model / "model.onnx", tokenizer=saved("RoBERTa"))
+    assert report.exit_code == 3
+    assert "SHA-256" in outcome(report)[1]
+
+
+def test_other_ids_in_the_file_fail(model: Path, saved: Saved, tmp_path: Path) -> None:
+    changed = onnx.load(model / "model.onnx")
+    (function,) = [function for function in changed.functions if function.name == "Tokenize"]
+    (padding,) = [node for node in function.node if node.output[0] == "fixed_pool"]
+    padding.attribute[0].ints[0] = 5
+    onnx.save(changed, tmp_path / "model.onnx")
+    report = validate(model, tmp_path / "model.onnx", tokenizer=saved("BPE"))
+    assert report.exit_code == 3
+    assert "other ids than the library" in outcome(report)[1]
+
+
+def test_a_file_without_a_tokenizer_is_no_place_for_one(model: Path, saved: Saved, tmp_path: Path) -> None:
+    edge_embed.export(model / "model.pt", "onnx", tmp_path / "plain.onnx")
+    with pytest.raises(edge_embed.BadInputError, match="has no tokenizer"):
+        validate(model, tmp_path / "plain.onnx", tokenizer=saved("BPE"))
+
+
+def test_inspect_and_validate_on_the_command_line(model: Path, saved: Saved) -> None:
+    done = CliRunner().invoke(main, ["inspect", str(model / "model.onnx")])
+    assert "tokenizer: kind BPE, num_ids" in done.stdout
+    names = [str(model / name) for name in ("model.pt", "model.onnx")]
+    done = CliRunner().invoke(main, ["validate", *names, "--tokenizer", str(saved("BPE")), "--iterations", "2"])
+    assert done.exit_code == 0, done.output
+    assert "custom op, from texts" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["BPE", "BERT uncased", "words and signs"])
+def test_no_text_at_all_is_no_crash(saved: Saved, tmp_path: Path, kind: str) -> None:
+    shutil.copy(saved(kind), tmp_path / "tokenizer.json")
+    edge_embed.export(Mean(), "onnx", tmp_path / "out.onnx", MEAN_EXAMPLE, tokenizer=tmp_path / "tokenizer.json")
+    (got,) = edge_embed.create_session(tmp_path / "out.onnx").run(None, {"text": np.array([], dtype=object)})
+    assert got.shape == (0, 8)

@@ -1,0 +1,49 @@
+"""Files with operators of onnxruntime-extensions: they are recognised, and without that package the remedy is named."""
+
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import edge_embed
+from edge_embed.runtime.extensions import needs_extensions
+
+
+@pytest.fixture
+def lower(tmp_path: Path) -> Path:
+    """A model of one operator of onnxruntime-extensions, behind a weight that has its domain in its bytes."""
+    node = helper.make_node("StringLower", ["text"], ["lower"], domain="ai.onnx.contrib")
+    values = [helper.make_tensor_value_info(name, TensorProto.STRING, [None]) for name in ("text", "lower")]
+    weight = helper.make_tensor("weight", TensorProto.STRING, [1], [b"B\x11ai.onnx.contrib"])
+    graph = helper.make_graph([node], "lower", [values[0]], [values[1]], [weight])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.contrib", 1)]
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), tmp_path / "lower.onnx")
+    return tmp_path / "lower.onnx"
+
+
+def test_only_a_file_that_imports_them_needs_them(lower: Path) -> None:
+    assert needs_extensions(lower)
+    model = onnx.load(lower)
+    del model.opset_import[1]
+    onnx.save(model, lower)
+    assert not needs_extensions(lower)
+
+
+def test_damaged_files_need_nothing(lower: Path, tmp_path: Path) -> None:
+    for content in (b"", b"\x80", b"\xff" * 40, b"\x42\xff\xff\xff\xff\x0f", lower.read_bytes()[:30]):
+        (tmp_path / "damaged.onnx").write_bytes(content)
+        assert not needs_extensions(tmp_path / "damaged.onnx")
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_they_are_registered(lower: Path, portable: bool) -> None:
+    pytest.importorskip("onnxruntime_extensions", reason="the extra edge-embed[tokenizer] is not installed")
+    assert edge_embed.create_session(lower, portable).run(None, {"text": ["AB"]})[0].tolist() == ["ab"]
+
+
+def test_without_the_package_the_extra_is_named(lower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
+    with pytest.raises(edge_embed.EdgeEmbedError, match=r'pip install "edge-embed\[tokenizer\]"'):
+        edge_embed.create_session(lower)
