@@ -22,7 +22,7 @@ from edge_embed.supervisor import can_supervise, is_supervised, note_step, run_s
 
 Function = Callable[..., Any]
 _BAD_INPUT = 2
-_SUPERVISED = ("validate", "bench")
+_SUPERVISED = ("validate", "check", "bench")
 _AS_JSON = "edge_embed.json"
 _FILE_WIDTH = 120  # of tables in logs and files, which have no width of their own
 
@@ -264,6 +264,7 @@ def validate(
 @click.option("--output", "-o", type=_MODEL, help="Write the report as JSON, the baseline of later checks.")
 @click.option("--junit", type=_MODEL, help="Write it as JUnit XML.")
 @click.option("--markdown", type=_MODEL, help="Write it as Markdown, for a comment on the pull request.")
+@click.option("--html", type=_MODEL, help="Write it as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing reports.")
 @_model_options
 @_output_options

@@ -220,6 +220,7 @@ def check(
     output: StrPath | None = None,
     junit: StrPath | None = None,
     markdown: StrPath | None = None,
+    html: StrPath | None = None,
     force: bool = False,
     progress: Progress = _silent,
 ) -> CheckReport:
@@ -237,6 +238,7 @@ def check(
         output: write the report here as JSON.
         junit: write it here as JUnit XML.
         markdown: write it here as Markdown.
+        html: write it here as one HTML page.
         force: overwrite existing reports.
         progress: called with (step, done, in all).
 
@@ -256,7 +258,7 @@ def check(
     earlier = limits.baseline if baseline is None else Path(baseline)
     source = reference.source if isinstance(reference, Program) else reference
     inputs = [path for path in (source, file, base, base_library, limits.path) if isinstance(path, str | PathLike)]
-    places = {"output": output, "junit": junit, "markdown": markdown}
+    places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
     with reports_at(places, keep=list(map(Path, inputs)), baseline=earlier, force=force) as write:
         program = reference if isinstance(reference, Program) else load(reference, example_inputs)
         report = run_check(

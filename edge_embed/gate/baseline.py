@@ -1,4 +1,4 @@
-"""An earlier report of `edge-embed check`, of which the exact figures count: sizes, and the metric."""
+"""An earlier report of `edge-embed check`, of which the exact figures count: sizes, instructions, and the metric."""
 
 import json
 import math
@@ -11,6 +11,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.manifest import located
 from edge_embed.report.check import KIND, SCHEMA_VERSION
 from edge_embed.report.parts import SizePart
+from edge_embed.report.targets import INSTRUCTIONS
 
 _MOST_BYTES = 64 << 20
 _MOST_SIZE = 1 << 62
@@ -28,6 +29,7 @@ class Baseline:
         zlib: version of the library that deflated them.
         parts: of the files.
         metrics: what metrics gave on the exported file, by function.
+        instructions: that targets counted, by name.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class Baseline:
     zlib: str
     parts: tuple[SizePart, ...]
     metrics: Mapping[str, float]
+    instructions: Mapping[str, int]
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -51,7 +54,8 @@ def read_baseline(path: Path) -> Baseline:
         version = content.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
             raise BadInputError(f"schema_version: got {version!r:.80}, expected {SCHEMA_VERSION}; {_REMEDY}")
-        sizes = _object(_object(content.get("validation"), "validation").get("sizes"), "sizes")
+        validation = _object(content.get("validation"), "validation")
+        sizes = _object(validation.get("sizes"), "sizes")
         zlib = _object(content.get("environment"), "environment").get("zlib")
         parts = sizes.get("parts")
         if not isinstance(parts, list):
@@ -63,6 +67,7 @@ def read_baseline(path: Path) -> Baseline:
             zlib if isinstance(zlib, str) else "unknown",
             tuple(map(_part, parts)),
             _metrics(content.get("metric")),
+            _instructions(validation.get("targets", [])),
         )
 
 
@@ -115,3 +120,17 @@ def _metrics(value: Any) -> dict[str, float]:
     if not isinstance(function, str) or type(found) not in (int, float) or not math.isfinite(found):  # type: ignore[arg-type]
         raise BadInputError(f"metric: got {value!r:.80}, expected a function and numbers; {_REMEDY}")
     return {function: float(found)}  # type: ignore[arg-type]
+
+
+def _instructions(value: Any) -> dict[str, int]:
+    if not isinstance(value, list):
+        raise BadInputError(f"targets: got {value!r:.80}, expected a list; {_REMEDY}")
+    found = {}
+    for target in value:
+        content = _object(target, "targets")
+        name, counters = content.get("name"), _object(content.get("counters"), "counters")
+        if not isinstance(name, str):
+            raise BadInputError(f"targets: got name {name!r:.80}, expected text; {_REMEDY}")
+        if INSTRUCTIONS in counters:
+            found[name] = _size(counters, INSTRUCTIONS)
+    return found

@@ -29,6 +29,11 @@
     [latency.at_most]               time / time of what `edge-embed validate` compares with
     "portable body" = 1.0
 
+    [targets]
+    require = ["local", "arm64"]    where it must run and agree, as `edge-embed validate --target` takes them
+    instructions = "1 %"            growth, against the baseline, of what a target counts exactly
+    time_limit = 600                seconds of each step there
+
     [metric]                        your function gets run(feeds) -> outputs; higher is better
     function = "mytask.metrics:accuracy"
     drop = 0.01
@@ -54,6 +59,7 @@ from edge_embed.gate.quantities import (
     read_text,
 )
 from edge_embed.packed.manifest import located
+from edge_embed.targets.catalog import make_targets
 
 Reader = Callable[[Any], Any]
 T = TypeVar("T")
@@ -107,6 +113,15 @@ class LatencyBudget:
 
 
 @dataclass(frozen=True)
+class TargetsBudget:
+    """Where the model must run, and how many more instructions it may take there than in the baseline."""
+
+    require: tuple[str, ...] = ()
+    instructions: Growth = field(default_factory=Growth)
+    time_limit: float = 600.0
+
+
+@dataclass(frozen=True)
 class MetricBudget:
     """A function of the user's, and how much lower its result may be."""
 
@@ -127,6 +142,7 @@ class Budget:
         size: limits of sizes.
         parity: limits of errors.
         latency: limits of times.
+        targets: where it must run.
         metric: None if there is none.
     """
 
@@ -138,6 +154,7 @@ class Budget:
     size: SizeBudget = SizeBudget()
     parity: ParityBudget = ParityBudget()
     latency: LatencyBudget = LatencyBudget()
+    targets: TargetsBudget = TargetsBudget()
     metric: MetricBudget | None = None
 
 
@@ -174,6 +191,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
 
     bounds = dict.fromkeys(("atol", "rtol", "max", "mean", "quantile"), read_bound)
     size = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes, "growth": read_growth}
+    targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_bound}
     latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
     return {
         "model": read_path,
@@ -182,8 +200,17 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
         "latency": _section(LatencyBudget, latency),
+        "targets": _section(TargetsBudget, targets),
         "metric": _section(_metric, {"function": read_text, "drop": read_bound}),
     }
+
+
+def _read_targets(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise BadInputError(f"got {value!r:.80}, expected a list of targets, such as ['local', 'arm64']")
+    names = tuple(map(read_text, value))
+    make_targets(names)
+    return names
 
 
 def _metric(function: str | None = None, drop: float = 0.0) -> MetricBudget:

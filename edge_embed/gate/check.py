@@ -12,6 +12,7 @@ from edge_embed.gate.budget import Budget, ParityBudget
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
+from edge_embed.gate.targets import target_findings
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
@@ -53,7 +54,8 @@ def run_check(
     report = validate_export(program, lowered, exported, options, progress)
     metric = None if budget.metric is None else measure_metric(budget.metric, program, exported, base)
     around = environment()
-    findings = [*parity_findings(budget.parity, report), *_metric(budget, metric, earlier)]
+    findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
+    findings += _metric(budget, metric, earlier)
     findings += sizes.size_findings(budget.size, report.sizes)
     if earlier is not None:
         findings += sizes.growth_findings(budget.size.growth, report.sizes, earlier)
@@ -104,8 +106,15 @@ def _check_outputs(budget: Budget, program: Program) -> None:
 def _options(budget: Budget) -> ValidationOptions:
     """Latency beside peers is measured where the budget limits it."""
     iterations = budget.latency.iterations if budget.latency.at_most else 0
-    parity = budget.parity
-    return ValidationOptions(_tolerance(parity, "atol"), _tolerance(parity, "rtol"), iterations=iterations, warmup=5)
+    parity, targets = budget.parity, budget.targets
+    return ValidationOptions(
+        _tolerance(parity, "atol"),
+        _tolerance(parity, "rtol"),
+        iterations=iterations,
+        warmup=5,
+        targets=targets.require,
+        time_limit=targets.time_limit,
+    )
 
 
 def _tolerance(parity: ParityBudget, which: str) -> Tolerance:

@@ -23,7 +23,7 @@ def parity_findings(budget: ParityBudget, report: ValidationReport) -> Iterator[
             yield Finding("parity", f"model: {path.name}", path.status, path.detail)
         for output in path.outputs:
             yield Finding("parity", f"model: {path.name}: {output.name}", output.status, output.detail)
-            yield from _bounds(budget, path.name, output)
+            yield from bound_findings(budget, f"model: {path.name}", output)
     yield _of(report.model.kernel, f"model: {report.model.kernel.name}")
 
 
@@ -56,7 +56,8 @@ def _of(check: Check, name: str) -> Finding:
     return Finding("parity", name, check.status, check.detail)
 
 
-def _bounds(budget: ParityBudget, path: str, output: OutputResult) -> Iterator[Finding]:
+def bound_findings(budget: ParityBudget, where: str, output: OutputResult) -> Iterator[Finding]:
+    """The bounds on the errors of one output."""
     for statistic, attribute in _STATISTICS.items():
         limit = budget.bound(output.name, statistic)
         got: float | None = getattr(output, attribute)
@@ -65,5 +66,5 @@ def _bounds(budget: ParityBudget, path: str, output: OutputResult) -> Iterator[F
         status: Status = "failed" if got > limit else "passed"
         than = "more than" if status == "failed" else "at most"
         detail = f"{_WORDS[statistic]} absolute error {got:.3g}, {than} {limit:g}"
-        name = f"model: {path}: {output.name}: {statistic}"
+        name = f"{where}: {output.name}: {statistic}"
         yield Finding("parity", name, status, detail, got, limit, "absolute error")

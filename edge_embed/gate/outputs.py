@@ -9,6 +9,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.storage import weights_file
 from edge_embed.files import StrPath, new_file
 from edge_embed.report.check import CheckReport
+from edge_embed.report.html.check import check_page
+from edge_embed.report.html.page import check_html
 from edge_embed.report.junit import to_junit
 from edge_embed.report.markdown import to_markdown
 
@@ -20,7 +22,12 @@ def to_json_text(report: CheckReport) -> str:
     return json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
 
 
-FORMS: Mapping[str, Form] = {"output": to_json_text, "junit": to_junit, "markdown": to_markdown}
+FORMS: Mapping[str, Form] = {
+    "output": to_json_text,
+    "junit": to_junit,
+    "markdown": to_markdown,
+    "html": check_page,
+}
 
 
 @contextmanager
@@ -36,10 +43,12 @@ def reports_at(
         force: overwrite existing files.
 
     Raises:
-        BadInputError: a place is taken, impossible, an input, or given twice.
+        BadInputError: what HTML is made with is missing; a place is taken, impossible, an input, or given twice.
         OutputError: a report could not be written; none is half there.
     """
     chosen = {form: Path(path) for form, path in places.items() if path is not None}
+    if "html" in chosen:
+        check_html()
     _check(chosen, [*keep, *(weights_file(path) for path in keep if path.name)], baseline)
     with ExitStack() as stack:
         temporary = {form: stack.enter_context(new_file(path, force=force)) for form, path in chosen.items()}

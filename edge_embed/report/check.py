@@ -53,7 +53,7 @@ class Finding:
         detail: the outcome in words, or why it did not run.
         got: the number that was found, None where the outcome is no number.
         limit: the largest (of a metric: the smallest) that passes.
-        unit: of both: ``bytes``, ``ratio``, ``absolute error`` or ``metric``.
+        unit: of both: ``bytes``, ``ratio``, ``absolute error``, ``instructions`` or ``metric``.
     """
 
     requirement: Requirement
@@ -186,9 +186,10 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """0, or 3 where parity failed, else 4 where a size did, else 5."""
+        """0; 3 where parity failed, else 4 where a size did, else 5; else 1 where a required target has not run."""
         failed = {finding.requirement for finding in self.findings if finding.status == "failed"}
-        return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), 0)
+        absent = any(target.status == "not run" for target in self.validation.targets)
+        return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), int(absent))
 
     def failures(self) -> list[str]:
         """A sentence for everything that failed."""

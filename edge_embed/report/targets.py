@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+INSTRUCTIONS = "instructions"  # the name of the counter
+
 Evidence = Literal["executed-native", "executed-emulated", "statically-checked"]
 
 

@@ -78,6 +78,19 @@ def latency_strips(results: Sequence[LatencyResult]) -> Picture:
     return _picture(draw, (9.0, 0.9 + 0.28 * len(rows)), caption)
 
 
+def size_against_metric(points: Mapping[str, tuple[int, float]], metric: str) -> Picture:
+    """One point for each model: its bytes, and what the metric gave; upper left is better."""
+
+    def draw(axes: "Axes") -> None:
+        for name, (size, value) in points.items():
+            axes.plot([size / _MEBI], [value], "o", color="C0")
+            axes.annotate(name, (size / _MEBI, value), (6, 6), textcoords="offset points", fontsize="small")
+        axes.set(xscale="log", xlabel="MiB", ylabel=metric)
+        axes.margins(0.3)
+
+    return _picture(draw, (6.0, 3.4), f"Size against {metric}: upper left is better")
+
+
 def _measured(result: LatencyResult) -> str:
     ids = "" if result.ids is None else f", {result.ids:,} ids"
     return f"{result.subject}{ids}, {result.distribution} / {result.peer}"
