@@ -4,10 +4,13 @@
     python tests/fuzz/fuzz_files.py onnx --iterations 1e6      # inspection of .onnx files, hashes verified
     python tests/fuzz/fuzz_files.py inputs --iterations 1e6    # saved inputs (.npz)
     python tests/fuzz/fuzz_files.py tensors --iterations 1e6   # what a target hands back
+    python tests/fuzz/fuzz_files.py budget --iterations 1e6    # edge-embed.toml
+    python tests/fuzz/fuzz_files.py report --iterations 1e6    # the report of an earlier check
+    python tests/fuzz/fuzz_files.py ort --iterations 1e6       # inspection of .ort files
 
 TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the
-mutants of packed and ONNX files change one value of what the file says about itself, so that they get past the first
-checks; the rest change bytes.
+mutants of packed and ONNX files and reports change one value of what the file says about itself, so that they get past
+the first checks; the rest change bytes.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import torch
 from driver import Reader, add_options, change_bytes, change_values, run
 from google.protobuf.message import Message
@@ -32,9 +36,13 @@ from torch import nn
 import edge_embed
 from edge_embed import workflow
 from edge_embed.errors import BadInputError, ParityError
+from edge_embed.gate.baseline import read_baseline
+from edge_embed.gate.budget import read_budget
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.packed.file import load_tables, save_tables
 from edge_embed.program.program import Program
+from edge_embed.report.check import KIND, SCHEMA_VERSION
+from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.tensors import read_tensors, write_tensors
 from edge_embed.validation.saved_inputs import load_inputs
 
@@ -169,6 +177,91 @@ def tensors() -> Reader:
     return Reader("0.out", read_tensors, (ValueError,), mutant, sound)
 
 
+_BUDGET = b"""
+model = "model.pt"
+baseline = "baseline.json"
+[size]
+on_disk = "460 KiB"
+growth = "1 %"
+tables.words = 1000
+parts.graph = "20 KiB"
+[parity]
+atol = 1e-5
+max = 1e-4
+[parity.outputs.logits]
+quantile = 1e-6
+[latency]
+iterations = 50
+threshold = "10 %"
+at_most."portable body" = 1.0
+[targets]
+require = ["local", "arm64:cortex-a53"]
+instructions = "1 %"
+[metric]
+function = "mytask.metrics:accuracy"
+drop = 0.01
+"""
+
+
+def budget() -> Reader:
+    """What `check` requires. A line may be another's value, so that types and units meet keys they are not for."""
+    lines = _BUDGET.strip().split(b"\n")
+
+    def mutant(random_: random.Random) -> bytes:
+        if random_.random() < 0.5:
+            return change_bytes(random_, _BUDGET)
+        changed = list(lines)
+        at, other = random_.randrange(len(lines)), random_.choice(lines)
+        changed[at] = lines[at].partition(b"=")[0] + b"=" + (other.partition(b"=")[2] or b" 1e400")
+        return b"\n".join(changed)
+
+    return Reader("edge-embed.toml", read_budget, (BadInputError,), mutant, _BUDGET)
+
+
+def report() -> Reader:
+    """An earlier report."""
+    content = {
+        "kind": KIND,
+        "schema_version": SCHEMA_VERSION,
+        "environment": {"zlib": "1.2.13"},
+        "metric": {"function": "m:f", "exported": 0.5, "model": 0.6, "base": None},
+        "validation": {
+            "sizes": {"on_disk": 9, "zipped": 8, "parts": [{"table": "words", "name": "codes", "bytes": 9}]},
+            "targets": [{"name": "arm64:max", "counters": {"instructions": 1000}}],
+        },
+    }
+    sound = json.dumps(content).encode()
+
+    def mutant(random_: random.Random) -> bytes:
+        if random_.random() < 0.5:
+            return change_bytes(random_, sound)
+        changed = json.loads(sound)
+        change_values(random_, changed)
+        return json.dumps(changed).encode("utf-8", "replace")
+
+    return Reader("baseline.json", read_baseline, (BadInputError,), mutant, sound)
+
+
+def ort_file() -> Reader:
+    """Optimised models in the format of ONNX Runtime."""
+    program = _program()
+
+    def write(path: Path) -> None:
+        workflow.export(program, "onnx", path.with_suffix(".onnx"))
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(get_library_path()))
+        options.optimized_model_filepath = str(path)
+        options.add_session_config_entry("session.save_model_format", "ORT")
+        onnxruntime.InferenceSession(path.with_suffix(".onnx"), options, providers=["CPUExecutionProvider"])
+
+    sound = _written("model.ort", write)
+
+    def mutant(random_: random.Random) -> bytes:
+        return change_bytes(random_, sound)
+
+    return Reader("model.ort", partial(inspect_file, verify=True), (BadInputError, ParityError), mutant, sound)
+
+
 def _written(name: str, write: Callable[[Path], object]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -176,7 +269,15 @@ def _written(name: str, write: Callable[[Path], object]) -> bytes:
         return path.read_bytes()
 
 
-READERS = {"packed": packed, "onnx": onnx_file, "inputs": inputs, "tensors": tensors}
+READERS = {
+    "packed": packed,
+    "onnx": onnx_file,
+    "ort": ort_file,
+    "inputs": inputs,
+    "tensors": tensors,
+    "budget": budget,
+    "report": report,
+}
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("fuzz_files.py")
-READERS = ("packed", "onnx", "inputs", "tensors")
+READERS = ("packed", "onnx", "ort", "inputs", "tensors", "budget", "report")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +18,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_nothing_is_found(reader, tmp_path):
-    done = run(reader, "--seconds", "20", "--seed", "20", "--findings", str(tmp_path))
+    done = run(reader, "--seconds", "10", "--seed", "20", "--findings", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no finding" in done.stdout
     count, accepted = int(done.stdout.split()[0]), int(done.stdout.split()[2])
