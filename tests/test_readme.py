@@ -25,7 +25,7 @@ from edge_embed.targets.target import NotRunError
 from edge_embed.targets.web.package import fetch_runtime
 
 METHODS = ("ant", "dpq", "tt")  # what the README's x stands for
-TARGETS = "| target | what it is | needs | evidence |"
+TARGETS = "| target | what it is | needs | evidence | tried on |"
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = sysconfig.get_path("scripts")
@@ -169,7 +169,7 @@ class TestCommandLine:
         assert listed == {name: _long_options(command) for name, command in cli.main.commands.items()}
 
     def test_every_target_is_listed(self) -> None:
-        listed = {target.strip("`"): evidence for target, _, _, evidence in table_rows(TARGETS)}
+        listed = {target.strip("`"): evidence for target, _, _, evidence, _ in table_rows(TARGETS)}
         assert listed == {target.name: target.evidence for target in list_targets()}
 
     def test_every_exit_code_is_listed(self) -> None:
