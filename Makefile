@@ -14,6 +14,9 @@ export PIP_CONSTRAINT := .ci/constraints.txt
 export PIP_BUILD_CONSTRAINT := .ci/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# One process a core; the tests of a file stay together, because they share what takes long to make.
+WORKERS := -n auto --dist loadfile
+
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
@@ -32,7 +35,7 @@ demo: install
 
 # The C++ tests are among them (tests/runtime_ops/test_cpp.py), plain and with sanitizers.
 test: install
-	$(BIN)/pytest -m 'not slow'
+	$(BIN)/pytest $(WORKERS) -m 'not slow'
 
 # The exporters are part of the package only in the wheel, so types are checked there.
 lint: install

@@ -23,7 +23,9 @@ def shipped_tree(tmp_path: Path) -> Path:
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
     # -S: no site, so that neither an editable install nor a wheel shadows the tree.
-    search_path = os.pathsep.join([str(tree), *{sysconfig.get_path("purelib"), *sys.path[1:]}])
+    # Only folders of packages: some packages add one of their own, with a module named as one of Python's.
+    packages = {sysconfig.get_path("purelib"), *(path for path in sys.path if Path(path).name == "site-packages")}
+    search_path = os.pathsep.join([str(tree), *packages])
     command = "from importlinter.cli import lint_imports_command as run; run()"
     arguments = ["--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"]
     return subprocess.run(
