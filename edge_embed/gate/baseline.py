@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from edge_embed.errors import BadInputError
+from edge_embed.gate.source import read_source
 from edge_embed.packed.manifest import located
 from edge_embed.report.check import KIND, SCHEMA_VERSION
 from edge_embed.report.parts import SizePart
@@ -72,18 +73,10 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _parse(path: Path) -> Any:
-    if not path.is_file():
-        raise BadInputError("no such file: expected the report of an earlier check; " + _REMEDY)
+    text = read_source(path, _MOST_BYTES, f"the report of an earlier check; {_REMEDY}")
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
-    if len(text) > _MOST_BYTES:
-        raise BadInputError(f"has more than {_MOST_BYTES:,} bytes, as no report has")
-    try:
-        return json.loads(text.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:  # of the encoding and of numbers with 5,000 digits, too
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:  # of numbers with 5,000 digits, too
         raise BadInputError(f"is no JSON: {error}; {_REMEDY}") from error
 
 

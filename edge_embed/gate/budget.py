@@ -58,6 +58,7 @@ from edge_embed.gate.quantities import (
     read_iterations,
     read_text,
 )
+from edge_embed.gate.source import read_source
 from edge_embed.packed.manifest import located
 from edge_embed.targets.catalog import make_targets
 
@@ -170,18 +171,10 @@ def read_budget(path: Path) -> Budget:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise BadInputError("no such file: expected a budget, such as edge-embed.toml")
+    text = read_source(path, _MOST_BYTES, "a budget, such as edge-embed.toml")
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
-    if len(text) > _MOST_BYTES:
-        raise BadInputError(f"has more than {_MOST_BYTES:,} bytes: expected a budget of some lines")
-    try:
-        return tomllib.loads(text.decode())
-    except (ValueError, RecursionError) as error:  # of the encoding, too
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"is no TOML: {error}") from error
 
 

@@ -105,5 +105,5 @@ def test_no_file_and_no_text(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no such file"):
         read_budget(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInputError, match="is no TOML"):
+    with pytest.raises(BadInputError, match="is no text in UTF-8"):
         read_budget(tmp_path / "bytes.toml")
