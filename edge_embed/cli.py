@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -79,13 +79,13 @@ def run() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _SUPERVISED and can_supervise() and not is_supervised():
         sys.exit(run_supervised(arguments, partial(_crashed, "--json" in arguments)))
-    main()
+    main(prog_name="edge-embed")
 
 
 def _crashed(as_json: bool, how: str) -> int:
     message = (
-        f"{how}: a runtime crashed on this file, or memory ran out; nothing was written. Opened with a lower "
-        "graph_optimization_level the file may run"
+        f"{how}: a runtime crashed on this file or on its inputs, or memory ran out; nothing was written. "
+        "Opened with a lower graph_optimization_level the file may run"
     )
     if as_json:
         click.echo(json.dumps({"error": message, "exit_code": 1}))
@@ -197,7 +197,7 @@ def export(
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Of each step on a target.",
+    help="Of each step of a target in another process.",
 )
 @_model_options
 @_output_options
@@ -244,7 +244,7 @@ def validate(
         tokenizer=tokenizer,
         time_limit=time_limit,
     )
-    with _progress(quiet) as progress, _page(html, force) as write_page:
+    with _progress(quiet) as progress, _page(html, force, (model, exported, load_inputs, tokenizer)) as write_page:
         report = workflow.validate(
             _load(model, inputs, factory, allow_pickle), exported, options=options, progress=progress
         )
@@ -400,15 +400,18 @@ def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quie
 
 
 @contextmanager
-def _page(path: Path | None, force: bool) -> Iterator[Callable[[Callable[[Any], str], Any], None]]:
-    """Writes a report as HTML; what cannot be written or shown is refused before the work begins."""
+def _page(
+    path: Path | None, force: bool, inputs: Sequence[Path | None]
+) -> Iterator[Callable[[Callable[[Any], str], Any], None]]:
+    """Writes a report as HTML; what cannot be written or shown, or is read, is refused before the work begins."""
     if path is None:
         yield lambda make, report: None
         return
-    from edge_embed.files import new_file
+    from edge_embed.files import keep_inputs, new_file
     from edge_embed.report.html.page import check_html
 
     check_html()
+    keep_inputs([path], inputs)
     with new_file(path, force=force) as temporary:
 
         def write(make: Callable[[Any], str], report: Any) -> None:

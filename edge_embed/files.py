@@ -16,7 +16,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -107,6 +107,19 @@ def check_target(target: Path, force: bool) -> None:
         raise BadInputError(f"{target}: is a device or a pipe, expected the path of a regular file")
     if os.path.lexists(target) and not force:
         raise _exists(target)
+
+
+def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]) -> None:
+    """Refuse outputs that would replace what a command reads, or its external data, not even by force.
+
+    Raises:
+        BadInputError: names the output.
+    """
+    kept = [Path(path) for path in inputs if path is not None]
+    kept += [path.with_name(path.name + ".data") for path in kept if path.name]
+    for output in outputs:
+        if output is not None and any(path.exists() and output.exists() and output.samefile(path) for path in kept):
+            raise BadInputError(f"{output}: is read by this command: choose another output path")
 
 
 def _exists(target: Path) -> BadInputError:

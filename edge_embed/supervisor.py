@@ -19,7 +19,13 @@ from pathlib import Path
 _ALIVE, _STEP = "EDGE_EMBED_SUPERVISOR", "EDGE_EMBED_STEP"
 _PROGRAM = "from edge_embed.cli import run; run()"
 _PR_SET_PDEATHSIG = 1
+_PATIENCE = 3.0  # seconds that a child has to end by itself
 _TERMINATED = 128 + signal.SIGTERM
+
+
+def _leave(*_: object) -> None:
+    """On a signal to end: by an exception, so that what was begun is removed."""
+    sys.exit(_TERMINATED)
 
 
 def can_supervise() -> bool:
@@ -38,7 +44,7 @@ def run_supervised(arguments: Sequence[str], on_crash: Callable[[str], int]) -> 
         The exit code.
     """
     listening, speaking = os.pipe()  # the child sees the end of this pipe when this process ends
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as folder:
         step = Path(folder) / "step"
         variables = {_ALIVE: str(listening), _STEP: str(step), "TMPDIR": folder}
@@ -51,9 +57,8 @@ def run_supervised(arguments: Sequence[str], on_crash: Callable[[str], int]) -> 
         try:
             code = _wait(child)
         finally:
+            _end(child)
             os.close(speaking)
-            child.kill()
-            child.wait()
         if code >= 0:
             return code
         where = step.read_text("utf-8") if step.exists() else ""
@@ -61,9 +66,21 @@ def run_supervised(arguments: Sequence[str], on_crash: Callable[[str], int]) -> 
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:
-    while True:
-        with suppress(KeyboardInterrupt):  # the terminal interrupts the child too, which ends as it likes
-            return child.wait()
+    with suppress(KeyboardInterrupt):
+        return child.wait()
+    with suppress(subprocess.TimeoutExpired):  # a terminal interrupts the child too
+        return child.wait(_PATIENCE)
+    child.send_signal(signal.SIGINT)
+    return child.wait()
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a child that still runs: first so that it removes what it has begun to write."""
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_PATIENCE)
+    child.kill()
+    child.wait()
 
 
 def is_supervised() -> bool:
@@ -71,6 +88,7 @@ def is_supervised() -> bool:
     alive = os.environ.pop(_ALIVE, None)
     if alive is None:
         return False
+    signal.signal(signal.SIGTERM, _leave)
     if sys.platform == "linux":  # at once, also in native code that holds the interpreter's lock
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(int(alive),), daemon=True).start()

@@ -12,7 +12,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer
-from edge_embed.files import StrPath, new_file
+from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.outputs import reports_at
@@ -155,6 +155,7 @@ def export(
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
     _keep_source(program, Path(output))
     fused, checked = None, None
+    keep_inputs([Path(output)], [tokenizer])
     if tokenizer is not None:
         fused, checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
     elif tokenizer_input is not None:
@@ -203,9 +204,11 @@ def validate(
     Raises:
         BadInputError: if a file is damaged. A sound file whose content differs is a failed report instead.
     """
+    options = options or ValidationOptions()
     program = model if isinstance(model, Program) else load(model, example_inputs)
+    keep_inputs((options.save_inputs, options.save_worst), (program.source, exported, options.inputs))
     lowered = lower_program(program, progress)
-    return validate_export(program, lowered, Path(exported), options or ValidationOptions(), progress)
+    return validate_export(program, lowered, Path(exported), options, progress)
 
 
 def check(

@@ -16,7 +16,7 @@ from edge_embed.report.targets import INSTRUCTIONS
 
 _MOST_BYTES = 64 << 20
 _MOST_SIZE = 1 << 62
-_REMEDY = "write it again with `edge-embed check --output`"
+_REMEDY = "write it again with `edge-embed check --output`, in pytest with --edge-embed-update-baseline"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@
     on_disk = "460 KiB"
     zipped = "400 KiB"
     resident = "20 MiB"             measured, so 1 MiB more still passes
-    growth = "0 B"                  against the baseline; "1 %" too
+    growth = "0 B"                  on disk and of every table and part, against the baseline; "1 %" too
+    zipped_growth = "1 %"           of the zipped size, which retraining changes by a few bytes
     [size.tables]                   by name of the table
     words = "330 KiB"
     [size.parts]                    of the file (graph, bodies, dense, ...), tensors (codes, ...), and `library`
@@ -76,6 +77,7 @@ class SizeBudget:
     zipped: int | None = None
     resident: int | None = None
     growth: Growth = field(default_factory=Growth)
+    zipped_growth: Growth | None = None
     tables: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, int] = field(default_factory=dict)
 
@@ -183,7 +185,8 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         return folder / read_text(value)
 
     bounds = dict.fromkeys(("atol", "rtol", "max", "mean", "quantile"), read_bound)
-    size = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes, "growth": read_growth}
+    size: dict[str, Reader] = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes}
+    size |= dict.fromkeys(("growth", "zipped_growth"), read_growth)
     targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_bound}
     latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
     return {

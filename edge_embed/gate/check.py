@@ -59,7 +59,9 @@ def run_check(
     findings += sizes.size_findings(budget.size, report.sizes)
     if earlier is not None:
         findings += sizes.growth_findings(budget.size.growth, report.sizes, earlier)
-        findings.append(sizes.zipped_growth(budget.size.growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
+    if earlier is not None and budget.size.zipped_growth is not None:
+        growth = budget.size.zipped_growth
+        findings.append(sizes.zipped_growth(growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
     findings += peer_findings(budget.latency.at_most, report)
     findings += beside.findings(program, lowered, budget, options.seed)
     return CheckReport(

@@ -91,7 +91,9 @@ def _latency(latency: "LatencySection") -> RenderableType:
     for (subject, ids, distribution), found in rows.items():
         microseconds = next(iter(found.values())).microseconds
         cells = [_ratio(found.get(peer)) for peer in peers]
-        ratios.add_row(cell(subject), "" if ids is None else f"{ids:,}", distribution, f"{microseconds:.1f}", *cells)
+        ratios.add_row(
+            cell(subject), "" if ids is None else f"{ids:,}", cell(distribution), f"{microseconds:.1f}", *cells
+        )
     reasons = dict.fromkeys(
         (result.subject, result.peer, result.reason) for result in latency.results if result.ratio is None
     )

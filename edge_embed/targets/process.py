@@ -61,13 +61,25 @@ def run_program(
         until: for a program that does not end by itself: asked again and again; once true, it is ended.
 
     Raises:
-        NotRunError: if it is not there.
-        RunFailedError: if it fails, is ended by a signal, or takes too long.
+        NotRunError: if it is not there, or takes too long.
+        RunFailedError: if it fails, or is ended by a signal.
     """
     done = finish_program(command, time_limit, what=what, environment=environment, until=until)
+    check_run(done, what)
+    return done.printed
+
+
+def check_run(done: Finished, what: str) -> None:
+    """Tell how the program that runs the model ended, if it did not end well.
+
+    Raises:
+        NotRunError: if it took too long, which says nothing about what is in the file.
+        RunFailedError: if it failed, or was ended by a signal.
+    """
+    if done.status is None:
+        raise NotRunError(f"{what} {done.ending}")
     if done.status != 0:
         raise RunFailedError(f"{what} {done.ending}")
-    return done.printed
 
 
 def run_tool(

@@ -19,9 +19,9 @@ from typing import IO, Protocol
 
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.build import LIBRARY, RUNNER
-from edge_embed.targets.process import Finished, end_group, finish_program, last_line
+from edge_embed.targets.process import Finished, check_run, end_group, finish_program, last_line
 from edge_embed.targets.runner import Ran, RunnerFiles, RunnerModel, own_files, runner_command
-from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunOptions, Subject
 
 _WORD = "edge-embed"  # begins the lines that are ours; a login may print others
 _RUNTIME = "libonnxruntime.so"
@@ -184,8 +184,7 @@ class Remote:
             "wait $!; status=$?; rm -f pid; exit $status"
         )
         done = run_there(transport, text, options.time_limit, what="the connection ended while the model ran")
-        if done.status != 0:
-            raise RunFailedError(f"the runner on {transport.place} {done.ending}")
+        check_run(done, f"the runner on {transport.place}")
         results = ["result.json", *(f"{name.removesuffix('.in')}.out" for name in names)]
         transport.pull(results, cases, folder, options.time_limit)
         return Ran({"system": self.folder.system})

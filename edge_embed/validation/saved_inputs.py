@@ -1,7 +1,7 @@
 """Inputs of a validation in a file, to run the same ones again: here, elsewhere, or with another program.
 
-An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0; ``names`` are the cases in
-words, ``seed`` is the seed that they were drawn with.
+An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0; ``names``, which may be
+missing, are the cases in words, ``seed`` is the seed that they were drawn with.
 """
 
 import zipfile
@@ -47,25 +47,39 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
         raise BadInputError(f"{path}: is no .npz archive, or not there: expected a file of --save-inputs")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            names = [str(name) for name in archive["names"].reshape(-1)[:_LARGEST]]
-            found = [
-                {declared.name: archive[f"{number}/{declared.name}"] for declared in program.inputs}
-                for number in range(len(names))
-            ]
+            names, keys = _names(archive), set(archive.files)
+            wanted = [[f"{number}/{declared.name}" for declared in program.inputs] for number in range(len(names))]
+            _check_keys(path, keys, {key for case in wanted for key in case})
+            arrays = [[archive[key] for key in case] for case in wanted]
+    except BadInputError:
+        raise
     except Exception as error:  # numpy, zipfile and zlib each have their own
-        raise BadInputError(
-            f"{path}: cannot be read as inputs of this model ({one_line(error)}): expected a file of --save-inputs, "
-            f"with the inputs {', '.join(declared.name for declared in program.inputs)}"
-        ) from error
-    if not names:
-        raise BadInputError(f"{path}: holds no inputs: expected a file of --save-inputs")
-    return [_case(program, name, feeds, path) for name, feeds in zip(names, found, strict=True)]
+        raise BadInputError(f"{path}: is damaged ({one_line(error)}): expected a file of --save-inputs") from error
+    return [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
 
 
-def _case(program: Program, name: str, feeds: dict[str, NDArray[Any]], path: Path) -> ModelCase:
+def _names(archive: Any) -> list[str]:
+    """A word for each case, as the file has it, or made from the numbers of its arrays."""
+    if "names" in archive.files:
+        names = archive["names"].reshape(-1)[:_LARGEST]
+        return ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in names]
+    numbers = {key.partition("/")[0] for key in archive.files if "/" in key}
+    return [f"case {number}" for number in range(min(len(numbers), _LARGEST))]
+
+
+def _check_keys(path: Path, got: set[str], wanted: set[str]) -> None:
+    missing, unknown = sorted(wanted - got), sorted(got - wanted - {"names", "seed"})
+    expected = "an array for each input and case, such as 0/ids and 1/ids, and a word for each case in names"
+    if missing or not wanted:
+        raise BadInputError(f"{path}: has no array {', '.join(missing)[:200] or 'of inputs'}: expected {expected}")
+    if unknown:
+        raise BadInputError(f"{path}: array {', '.join(unknown)[:200]} is no input of a case: expected {expected}")
+
+
+def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> ModelCase:
     tensors = []
-    for declared in program.inputs:
-        value, wanted = feeds[declared.name], array(torch.empty(0, dtype=declared.dtype)).dtype
+    for declared, value in zip(program.inputs, values, strict=True):
+        wanted = array(torch.empty(0, dtype=declared.dtype)).dtype
         if value.dtype != wanted:
             raise BadInputError(f"{path}: {name}: input {declared.name}: got {value.dtype}, expected {wanted}")
         tensors.append(torch.from_numpy(value.copy()).to(declared.dtype))

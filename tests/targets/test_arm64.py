@@ -208,7 +208,7 @@ class TestRun:
         with (
             Arm64().prepare(_subject(tagger), OPTIONS) as prepared,
             pytest.raises(
-                RunFailedError, match=r"the emulated runner took more than 0.1 s, the time limit, and was ended"
+                NotRunError, match=r"the emulated runner took more than 0.1 s, the time limit, and was ended"
             ),
         ):
             prepared.run(IDS, replace(OPTIONS, time_limit=0.1))

@@ -11,7 +11,7 @@ from edge_embed import workflow
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
 from edge_embed.targets.catalog import make_target
 from edge_embed.targets.runner import RunnerModel, ThisMachine
-from edge_embed.targets.target import RunFailedError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
 from edge_embed.targets.tensors import write_tensors
 from edge_embed.validation.options import ValidationOptions
 
@@ -98,7 +98,7 @@ def endless(path):
 
 def test_a_model_that_never_ends_is_ended(tmp_path):
     place = ThisMachine(endless(tmp_path / "endless.onnx"), None)
-    with pytest.raises(RunFailedError, match="took more than 2 s, the time limit, and was ended"):
+    with pytest.raises(NotRunError, match="took more than 2 s, the time limit, and was ended"):
         RunnerModel(["output"], place).run([{"start": np.ones(1, np.float32)}], RunOptions(time_limit=2))
 
 

@@ -1,13 +1,17 @@
 """Inputs of a validation, saved and run again."""
 
+import io
 import zipfile
 from contextlib import suppress
 
 import numpy as np
 import onnx
 import pytest
+from rich.console import Console
 
+from edge_embed import workflow
 from edge_embed.errors import BadInputError
+from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.saved_inputs import load_inputs
 
 
@@ -71,10 +75,15 @@ GOOD = {
         ({"0/ids": np.array([[3, 1]], np.int32)}, "mine: input ids: got int32, expected int64"),
         ({"0/ids": np.array([[3, 600]])}, "the model does not run on these inputs"),
         ({"0/ids": np.array([3, 1])}, "the model does not run on these inputs"),
-        ({"0/ids": None}, "cannot be read as inputs of this model"),
-        ({"names": None}, "with the inputs ids, features"),
-        ({"names": np.array([], "U4")}, "holds no inputs"),
-        ({"0/ids": np.array([[print]], object)}, "cannot be read as inputs of this model"),
+        ({"0/ids": None}, "has no array 0/ids: expected an array for each input and case"),
+        ({"names": np.array([], "U4")}, "has no array of inputs"),
+        ({"names": np.array(["one", "two"])}, "has no array 1/features, 1/ids"),
+        ({"0/other": np.array([1])}, "array 0/other is no input of a case"),
+        (
+            {"1/ids": np.array([[1]]), "1/features": np.ones((1, 1, 48), np.float32)},
+            "array 1/features, 1/ids is no input",
+        ),
+        ({"0/ids": np.array([[print]], object)}, "is damaged"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(inline, tmp_path, change, message):
@@ -89,6 +98,28 @@ def test_inputs_of_ones_own_are_taken(inline, tmp_path):
     report = inline.validate(inputs=tmp_path / "x.npz")
     assert report.passed
     assert report.model.cases == ("mine",)
+    np.savez(tmp_path / "x.npz", **{name: value for name, value in GOOD.items() if name != "names"})
+    assert inline.validate(inputs=tmp_path / "x.npz").model.cases == ("case 0",)
+
+
+def test_names_are_shown_as_they_are(inline, tmp_path):
+    np.savez(tmp_path / "x.npz", **(GOOD | {"names": np.array(["[/bold] \x1b[31m"])}))
+    report = inline.validate(inputs=tmp_path / "x.npz", iterations=2)
+    assert report.model.cases == ("[/bold] ?[31m",)
+    console = Console(width=200, file=io.StringIO())
+    console.print(report.render())
+    assert "[/bold] ?[31m" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("option", ["save_inputs", "save_worst"])
+def test_what_is_read_is_never_replaced_not_even_by_force(inline, tmp_path, option):
+    np.savez(tmp_path / "x.npz", **GOOD)
+    for path in (inline.path, tmp_path / "x.npz"):
+        before = path.read_bytes()
+        options = ValidationOptions(iterations=0, inputs=tmp_path / "x.npz", force=True, **{option: path})
+        with pytest.raises(BadInputError, match="is read by this command: choose another output path"):
+            workflow.validate(inline.program, inline.path, options=options)
+        assert path.read_bytes() == before
 
 
 def test_damaged_files_are_refused(inline, tmp_path):
@@ -105,5 +136,5 @@ def test_damaged_files_are_refused(inline, tmp_path):
         load_inputs(path, inline.program)
     with zipfile.ZipFile(path, "w"):
         pass
-    with pytest.raises(BadInputError, match="cannot be read as inputs"):
+    with pytest.raises(BadInputError, match="has no array of inputs"):
         load_inputs(path, inline.program)
