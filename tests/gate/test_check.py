@@ -156,7 +156,7 @@ class TestReports:
             "parity": "0", "size": "3", "latency": "0",
         }  # fmt: skip
         text = places["markdown"].read_text()
-        assert text.startswith("### ❌ edge-embed check: 4 failed")
+        assert text.startswith("### ❌ edge-embed check: 3 failed")
         assert "| metadata |" in text
 
     def test_they_replace_nothing_unless_forced_and_inputs_never(self, with_baseline: Project) -> None:
