@@ -126,20 +126,8 @@ def _wait_for(condition):
         time.sleep(0.05)
 
 
-def test_an_interrupt_of_the_parent_alone_ends_both(files, tmp_path):
-    output = tmp_path / "report.html"
-    process = subprocess.Popen(
-        [*validate(files, "--html", output), "--cases", "3000"], stderr=subprocess.PIPE, start_new_session=True
-    )
-    _wait_for(lambda: any(tmp_path.glob(".edge-embed-*")))
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 1
-    assert b"Traceback" not in process.stderr.read()
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_request_to_end_leaves_no_part_of_a_report(files, tmp_path):
-    process = subprocess.Popen([*validate(files, "--html", tmp_path / "report.html"), "--cases", "3000"])
+    process = subprocess.Popen([*validate(files, "--html", tmp_path / "report.html"), "--cases", "30000"])
     _wait_for(lambda: any(tmp_path.glob(".edge-embed-*")))
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
