@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -187,6 +187,7 @@ def export(
 @click.option("--load-inputs", type=_MODEL, metavar="FILE", help="Inputs of the whole model, in place of random ones.")
 @click.option("--save-inputs", type=_MODEL, metavar="FILE", help="Write the inputs there (.npz).")
 @click.option("--save-worst", type=_MODEL, metavar="FILE", help="Write those on which an output was farthest off.")
+@click.option("--markdown", type=_MODEL, metavar="FILE", help="Write the report as Markdown.")
 @click.option("--html", type=_MODEL, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--tokenizer", type=_MODEL, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
@@ -213,6 +214,7 @@ def validate(
     load_inputs: Path | None,
     save_inputs: Path | None,
     save_worst: Path | None,
+    markdown: Path | None,
     html: Path | None,
     force: bool,
     tokenizer: Path | None,
@@ -226,7 +228,7 @@ def validate(
 ) -> None:
     """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
     from edge_embed import workflow
-    from edge_embed.report.html.validation import validation_page
+    from edge_embed.gate.outputs import VALIDATION, reports_at
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(
@@ -244,11 +246,12 @@ def validate(
         tokenizer=tokenizer,
         time_limit=time_limit,
     )
-    with _progress(quiet) as progress, _page(html, force, (model, exported, load_inputs, tokenizer)) as write_page:
+    places, keep = {"markdown": markdown, "html": html}, (model, exported, load_inputs, tokenizer)
+    with _progress(quiet) as progress, reports_at(places, VALIDATION, keep=keep, force=force) as write:
         report = workflow.validate(
             _load(model, inputs, factory, allow_pickle), exported, options=options, progress=progress
         )
-        write_page(validation_page, report)
+        write(report)
     for failure in report.failures() if quiet else ():
         click.echo(failure, err=True)
     _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
@@ -281,7 +284,8 @@ def check(
 ) -> None:
     """Fail when a model grew, drifted or slowed: EXPORTED against MODEL, a budget and an earlier state.
 
-    Ends with 3 for parity, else 4 for size, else 5 for latency; reports are written all the same.
+    Ends with 3 for parity, else 4 for size, else 5 for latency, else 1 where a limit could not be checked; reports are
+    written all the same.
     """
     from edge_embed import workflow
     from edge_embed.gate.budget import Budget, read_budget
@@ -291,14 +295,36 @@ def check(
     with _progress(quiet) as progress, _importing_from(Path.cwd()) if limits.metric else nullcontext():
         program = None if source is None else _load(source, inputs, factory, allow_pickle)
         report = workflow.check(program, exported, budget=limits, **files, progress=progress)
-    for failure in report.failures() if quiet else ():
-        click.echo(failure, err=True)
+    for line in (*report.failures(), *report.warnings) if quiet else ():
+        click.echo(line, err=True)
     _finish(report, lambda console: console.print(report.render()), as_json, quiet, report.exit_code)
 
 
 @main.command()
+@click.argument("reports", type=_MODEL, nargs=-1, metavar="REPORT...")
+@click.option("--markdown", type=_MODEL, metavar="FILE", help="Write the comparison as Markdown.")
+@click.option("--html", type=_MODEL, metavar="FILE", help="Write it as one HTML page, with size against accuracy.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@_output_options
+def compare(
+    reports: tuple[Path, ...], markdown: Path | None, html: Path | None, force: bool, as_json: bool, quiet: bool
+) -> None:
+    """Put models side by side: sizes, metric, latency, and which of them are worth choosing.
+
+    Each REPORT is what `check --output` or `validate --json` wrote about one model.
+    """
+    from edge_embed.gate.compare import compare_reports
+    from edge_embed.gate.outputs import COMPARE, reports_at
+
+    with reports_at({"markdown": markdown, "html": html}, COMPARE, keep=reports, force=force) as write:
+        report = compare_reports(reports)
+        write(report)
+    _finish(report, lambda console: console.print(report.render()), as_json, quiet)
+
+
+@main.command()
 @click.argument("file", type=_MODEL)
-@click.option("--verify", is_flag=True, help="Check the hash of every table.")
+@click.option("--verify", is_flag=True, help="Check the hash of every table, and of nothing else.")
 @_output_options
 def inspect(file: Path, verify: bool, as_json: bool, quiet: bool) -> None:
     """Show what a saved model, packed file, ONNX or ORT file contains, table by table."""
@@ -397,27 +423,6 @@ def _finish(report: Report, show: Callable[[Console], None], as_json: bool, quie
     elif not quiet:
         show(Console(width=None if sys.stdout.isatty() else _FILE_WIDTH))
     sys.exit(exit_code)
-
-
-@contextmanager
-def _page(
-    path: Path | None, force: bool, inputs: Sequence[Path | None]
-) -> Iterator[Callable[[Callable[[Any], str], Any], None]]:
-    """Writes a report as HTML; what cannot be written or shown, or is read, is refused before the work begins."""
-    if path is None:
-        yield lambda make, report: None
-        return
-    from edge_embed.files import keep_inputs, new_file
-    from edge_embed.report.html.page import check_html
-
-    check_html()
-    keep_inputs([path], inputs)
-    with new_file(path, force=force) as temporary:
-
-        def write(make: Callable[[Any], str], report: Any) -> None:
-            temporary.write_text(make(report), encoding="utf-8")
-
-        yield write
 
 
 @contextmanager

@@ -118,8 +118,13 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
     kept = [Path(path) for path in inputs if path is not None]
     kept += [path.with_name(path.name + ".data") for path in kept if path.name]
     for output in outputs:
-        if output is not None and any(path.exists() and output.exists() and output.samefile(path) for path in kept):
+        if output is not None and any(_is_same(output, path) for path in kept):
             raise BadInputError(f"{output}: is read by this command: choose another output path")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """By name, also where nothing is there, or by another name of one file."""
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
 def _exists(target: Path) -> BadInputError:

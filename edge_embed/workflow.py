@@ -15,7 +15,8 @@ from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
-from edge_embed.gate.outputs import reports_at
+from edge_embed.gate.dropped import warnings_of_replacing
+from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, write_program
@@ -206,7 +207,9 @@ def validate(
     """
     options = options or ValidationOptions()
     program = model if isinstance(model, Program) else load(model, example_inputs)
-    keep_inputs((options.save_inputs, options.save_worst), (program.source, exported, options.inputs))
+    keep_inputs(
+        (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
+    )
     lowered = lower_program(program, progress)
     return validate_export(program, lowered, Path(exported), options, progress)
 
@@ -260,9 +263,10 @@ def check(
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
     earlier = limits.baseline if baseline is None else Path(baseline)
     source = reference.source if isinstance(reference, Program) else reference
-    inputs = [path for path in (source, file, base, base_library, limits.path) if isinstance(path, str | PathLike)]
+    read = (source, file, base, base_library, limits.path, limits.tokenizer)
+    inputs = [path for path in read if isinstance(path, str | PathLike)]
     places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
-    with reports_at(places, keep=list(map(Path, inputs)), baseline=earlier, force=force) as write:
+    with reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write:
         program = reference if isinstance(reference, Program) else load(reference, example_inputs)
         report = run_check(
             program,
@@ -274,5 +278,7 @@ def check(
             base_library=None if base_library is None else Path(base_library),
             progress=progress,
         )
+        if output is not None:
+            report = replace(report, warnings=warnings_of_replacing(Path(output), report))
         write(report)
     return report

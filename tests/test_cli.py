@@ -115,11 +115,13 @@ def test_a_flipped_code_is_parity_and_says_where(saved: Path, exported: Path, tm
     codes.CopyFrom(numpy_helper.from_array(array, codes.name))
     broken = tmp_path / "broken.onnx"
     onnx.save(model, broken)
-    page = tmp_path / "report.html"
-    result = run("validate", saved, broken, "--iterations", 2, "--warmup", 0, "--quiet", "--html", page)
+    page, comment = tmp_path / "report.html", tmp_path / "report.md"
+    options = ("--iterations", 2, "--warmup", 0, "--quiet", "--html", page, "--markdown", comment)
+    result = run("validate", saved, broken, *options)
     assert result.exit_code == 3
     assert result.stdout == ""
     assert "row 7" in page.read_text()  # the report is there whatever it says
+    assert "row 7" in comment.read_text()
     assert "words" in result.stderr
     assert "row 7" in result.stderr
     assert run("inspect", broken, "--verify").exit_code == 3
@@ -135,7 +137,7 @@ def test_a_target_is_one_more_outcome(saved: Path, exported: Path) -> None:
     result = run(*command, "--target", "torch-cuda", "--quiet")
     if not torch.cuda.is_available():
         assert result.exit_code == 1
-        assert "target torch-cuda: torch" in result.stderr
+        assert "target: torch-cuda: torch" in result.stderr
 
 
 def test_an_existing_page_is_kept_and_costs_no_work(saved: Path, exported: Path, tmp_path: Path) -> None:

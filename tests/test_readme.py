@@ -90,9 +90,9 @@ class TestBlocks:
     def test_every_program_and_command_runs(self, workplace: Path) -> None:
         made = {path.name for path in workplace.iterdir()}
         assert made == set(
-            "baseline.json check.html check.md check.xml classifier.pt edge-embed.toml inputs.npz language.pt "
-            "model.onnx model.pt report.html small.onnx suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
-            "worst.npz".split()
+            "16-codes.json 4-codes.json baseline.json check.html check.md check.xml classifier.pt compare.html "
+            "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt report.html report.md small.onnx "
+            "smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json worst.npz".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:

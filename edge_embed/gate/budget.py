@@ -3,6 +3,8 @@
     model = "model.pt"              paths are relative to the file
     exported = "model.onnx"
     baseline = "baseline.json"      an earlier report of `edge-embed check --output`
+    tokenizer = "tokenizer.json"    that the file was exported with, if it was, to compare ids
+    allow_not_run = false           limits of size and latency that cannot be measured here pass; else they end with 1
 
     [size]                          bytes as integers, or "460 KiB", "1.5 MB"
     on_disk = "460 KiB"
@@ -57,6 +59,7 @@ from edge_embed.gate.quantities import (
     read_fraction,
     read_growth,
     read_iterations,
+    read_switch,
     read_text,
 )
 from edge_embed.gate.source import read_source
@@ -142,6 +145,8 @@ class Budget:
         model: of the file; None where it is not named.
         exported: of the file; None where it is not named.
         baseline: of the file; None where it is not named.
+        tokenizer: of the file; None where it is not named.
+        allow_not_run: whether a limit of size or latency passes where it cannot be measured.
         size: limits of sizes.
         parity: limits of errors.
         latency: limits of times.
@@ -154,6 +159,8 @@ class Budget:
     model: Path | None = None
     exported: Path | None = None
     baseline: Path | None = None
+    tokenizer: Path | None = None
+    allow_not_run: bool = False
     size: SizeBudget = SizeBudget()
     parity: ParityBudget = ParityBudget()
     latency: LatencyBudget = LatencyBudget()
@@ -193,6 +200,8 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "model": read_path,
         "exported": read_path,
         "baseline": read_path,
+        "tokenizer": read_path,
+        "allow_not_run": read_switch,
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
         "latency": _section(LatencyBudget, latency),

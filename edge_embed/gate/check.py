@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
@@ -9,6 +10,7 @@ from edge_embed.gate import sizes
 from edge_embed.gate.base import base_findings, compare_with_base, sides_of
 from edge_embed.gate.baseline import Baseline, read_baseline
 from edge_embed.gate.budget import Budget, ParityBudget
+from edge_embed.gate.dropped import dropped_findings
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
@@ -59,6 +61,7 @@ def run_check(
     findings += sizes.size_findings(budget.size, report.sizes)
     if earlier is not None:
         findings += sizes.growth_findings(budget.size.growth, report.sizes, earlier)
+        findings += dropped_findings(earlier, report, metric)
     if earlier is not None and budget.size.zipped_growth is not None:
         growth = budget.size.zipped_growth
         findings.append(sizes.zipped_growth(growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
@@ -67,13 +70,18 @@ def run_check(
     return CheckReport(
         budget=budget.content,
         environment=around,
-        findings=tuple(findings),
+        findings=tuple(_excused(finding) for finding in findings) if budget.allow_not_run else tuple(findings),
         baseline=None if baseline is None else str(baseline),
         base=beside.result,
         metric=metric,
         validation=report,
         grown={} if earlier is None else sizes.grown(report.sizes, earlier),
     )
+
+
+def _excused(finding: Finding) -> Finding:
+    """Limits of size and latency pass where they cannot be measured; what must agree has to run."""
+    return finding if finding.requirement == "parity" else replace(finding, must_run=False)
 
 
 class _Base:
@@ -116,6 +124,7 @@ def _options(budget: Budget) -> ValidationOptions:
         warmup=5,
         targets=targets.require,
         time_limit=targets.time_limit,
+        tokenizer=budget.tokenizer,
     )
 
 

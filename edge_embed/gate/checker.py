@@ -4,6 +4,7 @@ def test_model(edge_embed):
     edge_embed.check("build/model.onnx", model="model.pt", budget="edge-embed.toml")
 """
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import edge_embed
 from edge_embed.files import StrPath, new_file
 from edge_embed.gate.budget import Budget, read_budget
+from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import to_json_text
 from edge_embed.report.check import CheckReport
 
@@ -33,7 +35,7 @@ class Checker:
         """Fail the test unless everything that is required holds.
 
         With ``--edge-embed-update-baseline`` nothing is compared with the baseline: it is replaced, or made where it is
-        missing, unless something else fails.
+        missing, unless something else fails. A warning says what the old one has and the new one has not.
 
         Args:
             exported: the ``.onnx`` file; by default the one that the budget names.
@@ -49,9 +51,11 @@ class Checker:
         baseline = limits.baseline if given is None else Path(given)
         compared = None if self._update else baseline
         report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
-        if not report.passed:
+        if report.exit_code:
             pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *report.failures()]), pytrace=False)
         if self._update and baseline is not None:
+            for warning in warnings_of_replacing(baseline, report):
+                warnings.warn(warning, stacklevel=2)
             with new_file(baseline, force=True) as temporary:
                 temporary.write_text(to_json_text(report), encoding="utf-8")
         return report

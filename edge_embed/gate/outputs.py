@@ -1,70 +1,88 @@
-"""The files that a check writes: places are checked before the work, and filled after it, whatever it found."""
+"""The files that a command writes its report to: places are checked before the work and filled after it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.storage import weights_file
-from edge_embed.files import StrPath, new_file
-from edge_embed.report.check import CheckReport
+from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.report.html.check import check_page
+from edge_embed.report.html.compare import compare_page
 from edge_embed.report.html.page import check_html
+from edge_embed.report.html.validation import validation_page
 from edge_embed.report.junit import to_junit
-from edge_embed.report.markdown import to_markdown
+from edge_embed.report.markdown.check import check_markdown
+from edge_embed.report.markdown.compare import compare_markdown
+from edge_embed.report.markdown.validation import validation_markdown
 
-Form = Callable[[CheckReport], str]
+Form = Callable[[Any], str]
 
 
-def to_json_text(report: CheckReport) -> str:
+class Report(Protocol):
+    """What every command ends with."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys."""
+
+
+def to_json_text(report: Report) -> str:
     """The JSON report, as `edge-embed check` takes it for a baseline: stable order, line by line for its history."""
     return json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
 
 
-FORMS: Mapping[str, Form] = {
+CHECK: Mapping[str, Form] = {
     "output": to_json_text,
     "junit": to_junit,
-    "markdown": to_markdown,
+    "markdown": check_markdown,
     "html": check_page,
 }
+VALIDATION: Mapping[str, Form] = {"markdown": validation_markdown, "html": validation_page}
+COMPARE: Mapping[str, Form] = {"markdown": compare_markdown, "html": compare_page}
 
 
 @contextmanager
 def reports_at(
-    places: Mapping[str, StrPath | None], *, keep: Sequence[Path], baseline: Path | None, force: bool
-) -> Iterator[Callable[[CheckReport], None]]:
+    places: Mapping[str, StrPath | None],
+    forms: Mapping[str, Form],
+    *,
+    keep: Iterable[StrPath | None],
+    replaced: Path | None = None,
+    force: bool,
+) -> Iterator[Callable[[Any], None]]:
     """Yield a function that writes a report in every form that has a place.
 
     Args:
-        places: by a key of `FORMS`; None is not written.
+        places: by option, a key of ``forms``; None is not written.
+        forms: what makes the text of a report.
         keep: files that no report may replace, not even by force; what lies beside them as external data neither.
-        baseline: one that only the JSON report may replace.
+        replaced: one that only ``--output`` may replace: the baseline.
         force: overwrite existing files.
 
     Raises:
         BadInputError: what HTML is made with is missing; a place is taken, impossible, an input, or given twice.
         OutputError: a report could not be written; none is half there.
     """
-    chosen = {form: Path(path) for form, path in places.items() if path is not None}
+    chosen = {option: Path(path) for option, path in places.items() if path is not None}
     if "html" in chosen:
         check_html()
-    _check(chosen, [*keep, *(weights_file(path) for path in keep if path.name)], baseline)
+    kept = list(keep)
+    for option, path in chosen.items():
+        keep_inputs([path], [*kept, None if option == "output" else replaced])
+    _check_once(chosen)
     with ExitStack() as stack:
-        temporary = {form: stack.enter_context(new_file(path, force=force)) for form, path in chosen.items()}
+        temporary = {option: stack.enter_context(new_file(path, force=force)) for option, path in chosen.items()}
 
-        def write(report: CheckReport) -> None:
-            for form, path in temporary.items():
-                path.write_text(FORMS[form](report), encoding="utf-8")
+        def write(report: Any) -> None:
+            for option, path in temporary.items():
+                path.write_text(forms[option](report), encoding="utf-8")
 
         yield write
 
 
-def _check(chosen: Mapping[str, Path], keep: Sequence[Path], baseline: Path | None) -> None:
+def _check_once(chosen: Mapping[str, Path]) -> None:
     resolved = [path.resolve() for path in chosen.values()]
-    for form, path in chosen.items():
+    for option, path in chosen.items():
         if resolved.count(path.resolve()) > 1:
-            raise BadInputError(f"{path}: is named for two reports: give --{form} a file of its own")
-        kept = [*keep, *([baseline] if baseline and form != "output" else [])]
-        if path.resolve() in [other.resolve() for other in kept]:
-            raise BadInputError(f"{path}: is read by the check: give --{form} another path")
+            raise BadInputError(f"{path}: is named for two reports: give --{option} a file of its own")

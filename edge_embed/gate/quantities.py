@@ -71,6 +71,13 @@ def read_iterations(value: Any) -> int:
     return value
 
 
+def read_switch(value: Any) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise BadInputError(f"got {value!r:.80}, expected true or false")
+    return value
+
+
 def read_text(value: Any) -> str:
     """Text that is not empty."""
     if not isinstance(value, str) or not value:

@@ -22,6 +22,7 @@ _NOTE = (
     "ORT format, which only ONNX Runtime reads: whether kernels or portable bodies run was decided when it was made. "
     "validate takes the .onnx file"
 )
+_NOT_VERIFIED = "only tables were compared: of nodes and other weights, which ONNX Runtime rewrites, no hash was noted"
 _SLOW = f"{NO_NODES}. It was converted without the library: give convert_onnx_models_to_ort --custom_op_library"
 _BOUND = "no portable body, the file needs the operator library. It was converted with it; the .onnx file has both"
 
@@ -66,7 +67,7 @@ def _report(path: Path, content: bytes, model: Any, verify: bool) -> FileReport:
             [OperatorInfo(name, count, body=False) for name, count in sorted(counts.items())],
             [],
         ),
-        notes=[_NOTE],
+        notes=[_NOTE, *([_NOT_VERIFIED] if verify else [])],
         warnings=[f"{', '.join(sorted(counts))}: {_BOUND}"] if counts else [_SLOW] if entries else [],
         differences=differences,
     )

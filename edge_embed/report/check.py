@@ -4,6 +4,7 @@
 
     schema_version, kind        1, "edge-embed check"
     passed, complete, exit_code whether nothing failed; whether everything ran; as the command ends
+    failures                    a sentence for everything that makes it end so
     budget                      edge-embed.toml as it was read
     environment                 versions, processor, operator library
     findings                    [Finding]
@@ -12,6 +13,7 @@
     metric                      MetricResult or null
     validation                  what `edge-embed validate --json` prints
     grown                       bytes now less bytes in the baseline, by name of the size
+    warnings                    what the report that was replaced by this one has, and this one has not
 
 Every number is finite or null. A later version of the schema may add keys; it changes `schema_version` when one changes
 its meaning or goes away.
@@ -28,10 +30,11 @@ from rich.text import Text
 from edge_embed.errors import LatencyError, ParityError, SizeError
 from edge_embed.report.interval import Interval
 from edge_embed.report.results import Status, ValidationReport
-from edge_embed.report.words import line
+from edge_embed.report.words import line, plain
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed check"
+MODEL = "model"  # the subject of a comparison that is the whole model
 
 Requirement = Literal["parity", "size", "latency"]
 # In this order: what is wrong is said before what is large or slow.
@@ -54,6 +57,7 @@ class Finding:
         got: the number that was found, None where the outcome is no number.
         limit: the largest (of a metric: the smallest) that passes.
         unit: of both: ``bytes``, ``ratio``, ``absolute error``, ``instructions`` or ``metric``.
+        must_run: whether the exit code is 1 where it has not run.
     """
 
     requirement: Requirement
@@ -63,6 +67,12 @@ class Finding:
     got: float | None = None
     limit: float | None = None
     unit: str = ""
+    must_run: bool = True
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it must run and has not."""
+        return self.must_run and self.status == "not run"
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,7 @@ class Comparison:
     """Time of the candidate / time of the base: above 1 the candidate is slower.
 
     Attributes:
-        subject: ``model``, or ``table <name>, <use>``.
+        subject: `MODEL`, or ``table <name>, <use>``.
         items: ids or states a call, None for the whole model.
         cpu: ratio of CPU times, which decides; None where it was not measured.
         wall: ratio of wall times.
@@ -163,6 +173,7 @@ class CheckReport:
         metric: None if the budget names none.
         validation: everything that `validate` found.
         grown: bytes now less bytes in the baseline, by size; what is gone is negative.
+        warnings: what the report that is replaced by this one has, and this one has not.
     """
 
     budget: Mapping[str, Any]
@@ -173,11 +184,12 @@ class CheckReport:
     metric: MetricResult | None
     validation: ValidationReport
     grown: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
         """Whether nothing failed; what did not run is for `complete` to tell."""
-        return not self.failures()
+        return all(finding.status != "failed" for finding in self.findings)
 
     @property
     def complete(self) -> bool:
@@ -186,24 +198,22 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """0; 3 where parity failed, else 4 where a size did, else 5; else 1 where a required target has not run."""
+        """0; 3 where parity failed, else 4 where a size did, else 5; else 1 where something that must run has not."""
         failed = {finding.requirement for finding in self.findings if finding.status == "failed"}
-        absent = any(target.status == "not run" for target in self.validation.targets)
-        return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), int(absent))
+        missing = any(finding.is_missing for finding in self.findings)
+        return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), int(missing))
 
     def failures(self) -> list[str]:
-        """A sentence for everything that failed."""
-        return [
-            f"{finding.requirement}: {finding.name}: {finding.detail}"
-            for finding in self.findings
-            if finding.status == "failed"
-        ]
+        """A sentence for everything that failed, or must run and has not."""
+        return [_sentence(finding) for finding in self.findings if finding.status == "failed" or finding.is_missing]
 
     @property
     def verdict(self) -> str:
         """The outcome in one line."""
         counts = Counter(finding.status for finding in self.findings)
-        return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run"
+        missing = sum(finding.is_missing for finding in self.findings)
+        must = f", {missing} of them must" if missing else ""
+        return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run{must}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys, ready for ``json.dumps``."""
@@ -213,6 +223,7 @@ class CheckReport:
             "passed": self.passed,
             "complete": self.complete,
             "exit_code": self.exit_code,
+            "failures": self.failures(),
             **asdict(self),
             "validation": self.validation.to_json(),
         }
@@ -220,6 +231,15 @@ class CheckReport:
     def render(self) -> RenderableType:
         """Findings for the terminal, what failed at the end, where it is seen."""
         order = ("passed", "not run", "failed")
-        findings = sorted(self.findings, key=lambda finding: order.index(finding.status))
+        findings = sorted(self.findings, key=lambda finding: (order.index(finding.status), finding.is_missing))
         lines = [line(found.status, f"{found.requirement}: {found.name}", found.detail) for found in findings]
-        return Group(*lines, Text(f"\n{self.verdict}", "bold green" if self.passed else "bold red"))
+        lines += [Text(plain(f"warning: {warning}"), "yellow") for warning in self.warnings]
+        return Group(*lines, Text(f"\n{self.verdict}", "bold red" if self.exit_code else "bold green"))
+
+
+def _sentence(finding: Finding) -> str:
+    what = f"{finding.requirement}: {finding.name}: "
+    if finding.status == "failed":
+        return what + finding.detail
+    remedy = "" if finding.requirement == "parity" else "; `allow_not_run = true` in the budget lets it pass"
+    return f"{what}not run: {finding.detail}{remedy}"

@@ -14,8 +14,8 @@ def to_junit(report: CheckReport) -> str:
         counts = {
             "tests": len(found),
             "failures": sum(finding.status == "failed" for finding in found),
-            "errors": 0,
-            "skipped": sum(finding.status == "not run" for finding in found),
+            "errors": sum(finding.is_missing for finding in found),
+            "skipped": sum(finding.status == "not run" and not finding.must_run for finding in found),
         }
         attributes = {"name": requirement} | {name: str(count) for name, count in counts.items()}
         suite = ElementTree.SubElement(suites, "testsuite", attributes)
@@ -31,6 +31,8 @@ def _add_case(suite: ElementTree.Element, finding: Finding) -> None:
     detail = plain(finding.detail)
     if finding.status == "failed":
         ElementTree.SubElement(case, "failure", type=finding.requirement, message=detail)
+    elif finding.is_missing:
+        ElementTree.SubElement(case, "error", type="not run", message=detail)
     elif finding.status == "not run":
         ElementTree.SubElement(case, "skipped", message=detail)
     else:

@@ -16,6 +16,7 @@ from edge_embed.report.parts import SizePart
 from edge_embed.report.targets import Evidence, TargetTimes
 
 SCHEMA_VERSION = 1
+KIND = "edge-embed validate"
 
 ERROR_EDGES = tuple(10.0**power for power in range(-10, 3))
 
@@ -210,6 +211,12 @@ class LatencyResult:
     reason: str
     samples: tuple[float, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """What was measured, without the peer."""
+        ids = "" if self.ids is None else f", {self.ids:,} ids"
+        return f"{self.subject}{ids}, {self.distribution}"
+
 
 @dataclass(frozen=True)
 class LatencySection:
@@ -250,24 +257,24 @@ class ValidationReport:
     latency: LatencySection
     targets: tuple[TargetResult, ...] = ()
 
-    def statuses(self) -> Iterator[Status]:
-        """The outcome of everything that can fail."""
-        yield from (check.status for check in self.structure)
+    def outcomes(self) -> Iterator[tuple[str, Check | PathResult]]:
+        """Everything that can fail, and what it belongs to: ``file``, ``table <name>``, ``model`` or ``target``."""
+        yield from (("file", check) for check in self.structure)
         for table in self.tables:
-            yield from (check.status for check in (*table.checks, *table.paths))
-        yield from (path.status for path in self.model.paths)
-        yield self.model.kernel.status
-        yield from (target.status for target in self.targets)
+            yield from ((f"table {table.name}", check) for check in (*table.checks, *table.paths))
+        yield from (("model", path) for path in self.model.paths)
+        yield "model", self.model.kernel
+        yield from (("target", target) for target in self.targets)
 
     @property
     def passed(self) -> bool:
         """Whether nothing failed; what did not run is for `complete` to tell."""
-        return "failed" not in self.statuses()
+        return all(check.status != "failed" for _, check in self.outcomes())
 
     @property
     def complete(self) -> bool:
         """Whether everything ran."""
-        return "not run" not in self.statuses()
+        return all(check.status != "not run" for _, check in self.outcomes())
 
     @property
     def exit_code(self) -> int:
@@ -277,24 +284,27 @@ class ValidationReport:
         return 1 if any(target.status == "not run" for target in self.targets) else 0
 
     def failures(self) -> list[str]:
-        """A sentence for everything that failed."""
-        found = [f"{check.name}: {check.detail}" for check in self.structure if check.status == "failed"]
-        for table in self.tables:
-            for check in (*table.checks, *table.paths):
-                if check.status == "failed":
-                    found.append(f"table {table.name}: {check.name}: {check.detail}")
-        for path in self.model.paths:
-            if path.status == "failed":
-                found.append(f"model: {path.name}: {path.detail}")
-        if self.model.kernel.status == "failed":
-            found.append(f"model: {self.model.kernel.name}: {self.model.kernel.detail}")
-        found += [f"target {target.name}: {target.detail}" for target in self.targets if target.status != "passed"]
-        return found
+        """A sentence for everything that failed, and for every target on which it has not run."""
+        return [
+            f"{owner}: {check.name}: {check.detail}"
+            for owner, check in self.outcomes()
+            if check.status == "failed" or (owner == "target" and check.status == "not run")
+        ]
+
+    @property
+    def verdict(self) -> tuple[Status, str]:
+        """The outcome, in one word and in a few."""
+        if not self.passed:
+            return "failed", f"{len(self.failures())} check(s) failed"
+        if not self.complete:
+            return "not run", "all that ran passed; some could not run"
+        return "passed", "all checks passed"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys, ready for ``json.dumps``."""
         return {
             "schema_version": SCHEMA_VERSION,
+            "kind": KIND,
             "passed": self.passed,
             "complete": self.complete,
             "exit_code": self.exit_code,

@@ -13,7 +13,7 @@ from edge_embed.targets.build import LIBRARY, RUNNER, build_lacks, build_runner
 from edge_embed.targets.process import finish_program, run_tool
 from edge_embed.targets.remote import remote_model, run_there
 from edge_embed.targets.runner import RunnerFiles, RunnerModel
-from edge_embed.targets.target import NotRunError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenizer
 
 RUNTIME_VARIABLE = "EDGE_EMBED_ANDROID_ONNXRUNTIME"
 NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
@@ -84,6 +84,7 @@ class Adb:
 
     serial: str
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     @property
     def name(self) -> str:
@@ -125,7 +126,7 @@ def android_files(system: str, time_limit: float) -> RunnerFiles:
     toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ndk / _TOOLCHAIN}"
     settings = (toolchain, f"-DANDROID_ABI={abi}", f"-DANDROID_PLATFORM={_PLATFORM}", "-DANDROID_STL=c++_static")
     built = build_runner(f"android-{abi}", settings, time_limit)
-    return RunnerFiles(built / RUNNER, runtime, built / LIBRARY)
+    return RunnerFiles(built / RUNNER, runtime, [built / LIBRARY])
 
 
 def _ndk() -> Path | None:

@@ -19,7 +19,7 @@ from edge_embed.runtime.library import installed_path
 from edge_embed.targets.arm64_files import C_LIBRARY, arm64_files, arm64_lacks
 from edge_embed.targets.process import finish_program, run_program, run_tool
 from edge_embed.targets.runner import Ran, RunnerFiles, RunnerModel, runner_command
-from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Tokenizer
 
 EMULATOR = "qemu-aarch64"
 COUNTERS = ("instructions", "loads", "stores")
@@ -111,6 +111,7 @@ class Arm64:
 
     argument: str = ""
     evidence: Evidence = "executed-emulated"
+    tokenizer: Tokenizer = "cannot run"
 
     def __post_init__(self) -> None:
         if self.cpu not in CPUS:

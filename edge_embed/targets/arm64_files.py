@@ -44,7 +44,7 @@ def arm64_files(time_limit: float) -> RunnerFiles:
     """
     built = build_runner("linux-arm64", _SETTINGS, time_limit)
     runtime = fetch_once(_runtime_name(), lambda folder: _download_runtime(folder, time_limit))
-    return RunnerFiles(built / RUNNER, runtime / _RUNTIME, built / LIBRARY)
+    return RunnerFiles(built / RUNNER, runtime / _RUNTIME, [built / LIBRARY])
 
 
 def _runtime_name() -> str:

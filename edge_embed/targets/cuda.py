@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import get_library_path
-from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun
+from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
 
 _PROVIDER = "CUDAExecutionProvider"
 _COPIES = ("MemcpyToHost", "MemcpyFromHost")
@@ -69,6 +69,7 @@ class Cuda:
 
     argument: str = ""
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     def __post_init__(self) -> None:
         if self.argument not in ("", "library"):

@@ -1,13 +1,17 @@
 """``local`` and ``portable``: this machine, in a process of its own, with the operator library and without."""
 
+import sys
+import sysconfig
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.report.targets import Evidence, Problem
+from edge_embed.runtime.extensions import get_extensions_path
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.runner import RunnerModel, ThisMachine, runner_lacks, runner_model
-from edge_embed.targets.target import RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Local:
 
     library: bool
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "runs"
 
     @property
     def name(self) -> str:
@@ -37,6 +42,22 @@ class Local:
         return found
 
     def prepare(self, subject: Subject, options: RunOptions) -> AbstractContextManager[RunnerModel]:
-        """Nothing has to be copied."""
-        library = get_library_path() if self.library else None
-        return runner_model(subject.program.output_names, ThisMachine(subject.model, library))
+        """Nothing has to be copied.
+
+        Raises:
+            NotRunError: if there is a tokenizer in the model, and its library cannot be loaded without Python.
+        """
+        libraries = [get_library_path()] if self.library else []
+        place = ThisMachine(subject.model, libraries)
+        if subject.from_texts:
+            place = ThisMachine(subject.model, [*libraries, get_extensions_path()], _python_library())
+        return runner_model(subject.program.output_names, place)
+
+
+def _python_library() -> Path:
+    """That of the package onnxruntime-extensions is built for Python, whose symbols it needs, although none runs."""
+    names = [str(sysconfig.get_config_var(name)) for name in ("LIBDIR", "INSTSONAME")]
+    path = Path(*names)
+    if sys.platform != "linux" or ".so" not in path.name or not path.is_file():
+        raise NotRunError(f"the library of onnxruntime-extensions needs a shared libpython, which is not at {path}")
+    return path

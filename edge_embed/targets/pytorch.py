@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edge_embed.program.program import Program, ProgramModule, array
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
-from edge_embed.targets.target import Feeds, RunOptions, Subject, TargetRun
+from edge_embed.targets.target import Feeds, RunOptions, Subject, TargetRun, Tokenizer
 
 Device = Literal["cpu", "cuda"]
 
@@ -54,6 +54,7 @@ class Torch:
 
     device: Device
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "is not used"
 
     @property
     def name(self) -> str:

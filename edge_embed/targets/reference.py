@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun
 
 from edge_embed.errors import one_line
 from edge_embed.report.targets import Evidence, Problem
-from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun
+from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
 
 
 class GatherElements(OpRun):
@@ -74,6 +74,7 @@ class Reference:
 
     name: str = "reference"
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
         """Nothing: onnx is always there."""

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
 from edge_embed.runtime.library import get_library_path
-from edge_embed.targets.build import LIBRARY, RUNNER
+from edge_embed.targets.build import RUNNER
 from edge_embed.targets.process import Finished, check_run, end_group, finish_program, last_line
 from edge_embed.targets.runner import Ran, RunnerFiles, RunnerModel, own_files, runner_command
 from edge_embed.targets.target import NotRunError, RunOptions, Subject
@@ -161,10 +161,12 @@ class Remote:
     Attributes:
         folder: that files and model were copied into.
         model: name of the exported file.
+        libraries: names of the libraries of operators.
     """
 
     folder: RemoteFolder
     model: str
+    libraries: Sequence[str]
     times_mean_something: bool = True
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
@@ -173,7 +175,7 @@ class Remote:
         cases = there / "cases"
         names = [path.name for path in folder.glob("*.in")]
         transport.push(folder, cases, options.time_limit)
-        files = RunnerFiles(there / RUNNER, there / _RUNTIME, there / LIBRARY)
+        files = RunnerFiles(there / RUNNER, there / _RUNTIME, [there / name for name in self.libraries])
         command = shlex.join(runner_command(files, there / "model" / self.model, cases, options))
         # ONNX Runtime leaves a file in the folder for temporary files.
         values = {"TMPDIR": str(there), **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
@@ -209,21 +211,22 @@ def remote_model(
         files = files_for(folder.system)
         with tempfile.TemporaryDirectory() as name:
             stage = Path(name)
-            for link, program in ((RUNNER, files.runner), (_RUNTIME, files.runtime), (LIBRARY, files.library)):
-                (stage / link).symlink_to(str(program))
+            libraries = {library.name: library for library in files.libraries}
+            for link, program in {RUNNER: files.runner, _RUNTIME: files.runtime, **libraries}.items():
+                (stage / link).symlink_to(program)
             for file in (subject.model, *subject.data):
                 place = stage / "model" / file.relative_to(subject.model.parent)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(file.resolve())
             transport.push(stage, folder.path, options.time_limit)
-        yield RunnerModel(subject.program.output_names, Remote(folder, subject.model.name))
+        yield RunnerModel(subject.program.output_names, Remote(folder, subject.model.name, list(libraries)))
 
 
 def files_of_this_machine(system: str) -> RunnerFiles | None:
     """This machine's own files, if the other one is of the same kind."""
-    return (
-        own_files(get_library_path()) if sys.platform == "linux" and system == f"Linux {platform.machine()}" else None
-    )
+    if sys.platform == "linux" and system == f"Linux {platform.machine()}":
+        return own_files([get_library_path()])
+    return None
 
 
 def _reason(complaints: str) -> str:

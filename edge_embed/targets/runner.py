@@ -21,8 +21,6 @@ from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, TargetRun
 from edge_embed.targets.tensors import read_tensors, write_tensors
 
-_NO_LIBRARY = "-"
-
 
 @dataclass(frozen=True)
 class RunnerFiles:
@@ -31,12 +29,12 @@ class RunnerFiles:
     Attributes:
         runner: the program.
         runtime: the shared library of ONNX Runtime.
-        library: the operator library, None to leave it out.
+        libraries: of operators, ours first; without it the portable bodies run.
     """
 
     runner: PurePath
     runtime: PurePath
-    library: PurePath | None
+    libraries: Sequence[PurePath]
 
 
 @dataclass(frozen=True)
@@ -121,36 +119,37 @@ class ThisMachine:
 
     Attributes:
         model: the exported file.
-        library: the operator library, None to leave it out.
+        libraries: of operators, ours first; without it the portable bodies run.
+        preloaded: a library that one of them needs and does not name, None if there is none.
     """
 
     model: Path
-    library: Path | None
+    libraries: Sequence[Path]
+    preloaded: Path | None = None
     times_mean_something: bool = True
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Run it."""
-        run_program(
-            runner_command(own_files(self.library), self.model, folder, options), options.time_limit, what="the runner"
-        )
+        command = runner_command(own_files(self.libraries), self.model, folder, options)
+        preloaded = {} if self.preloaded is None else {"LD_PRELOAD": str(self.preloaded)}
+        run_program(command, options.time_limit, what="the runner", environment=preloaded)
         return Ran()
 
 
 def runner_command(files: RunnerFiles, model: PurePath, folder: PurePath, options: RunOptions) -> list[str]:
     """How the runner is called; all paths are those of where it runs."""
-    library = _NO_LIBRARY if files.library is None else files.library
     numbers = (options.iterations, options.threads)
-    return [str(part) for part in (files.runner, files.runtime, model, folder, library, *numbers)]
+    return [str(part) for part in (files.runner, files.runtime, model, folder, *numbers, *files.libraries)]
 
 
-def own_files(library: Path | None) -> RunnerFiles:
-    """Those of this machine, with an operator library or without.
+def own_files(libraries: Sequence[Path]) -> RunnerFiles:
+    """Those of this machine, with libraries of operators.
 
     Raises:
         EdgeEmbedError: if this package is not installed completely.
         NotRunError: if ONNX Runtime has no shared library.
     """
-    return RunnerFiles(installed_program("edge_embed_runner"), _runtime_library(), library)
+    return RunnerFiles(installed_program("edge_embed_runner"), _runtime_library(), libraries)
 
 
 def runner_lacks() -> list[Problem]:

@@ -16,7 +16,7 @@ from edge_embed.targets.arm64_files import arm64_files, arm64_lacks
 from edge_embed.targets.process import run_tool
 from edge_embed.targets.remote import files_of_this_machine, remote_model, run_there
 from edge_embed.targets.runner import RunnerFiles, RunnerModel, runner_lacks
-from edge_embed.targets.target import NotRunError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenizer
 
 # Never a question, and no endless wait for a machine that was switched off.
 _OPTIONS = "-T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4".split()
@@ -91,6 +91,7 @@ class Ssh:
 
     host: str
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
@@ -21,6 +21,9 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.program.program import Program
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
 
+# Of a file that has one: it runs by the library of onnxruntime-extensions; there is none for the target; or the target
+# runs the training form, which takes ids.
+Tokenizer = Literal["runs", "cannot run", "is not used"]
 Feeds = Mapping[str, NDArray[Any]]
 
 
@@ -40,11 +43,13 @@ class Subject:
         model: the exported file, external data beside it.
         program: the training form that it was made from.
         data: the files of external data, in the folder of the model or below it.
+        from_texts: whether there is a tokenizer in it; else its inputs are those of the training form.
     """
 
     model: Path
     program: Program
     data: Sequence[Path] = ()
+    from_texts: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,16 @@ class Target(Protocol):
     Attributes:
         name: as on the command line, with its argument: ``arm64:cortex-a53``.
         evidence: what its results are worth.
+        tokenizer: what becomes of a tokenizer there.
     """
 
     @property
     def name(self) -> str:
         """As on the command line."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What becomes of a tokenizer there."""
 
     @property
     def evidence(self) -> Evidence:

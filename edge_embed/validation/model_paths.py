@@ -21,7 +21,7 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
 from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.targets.reference import open_model
-from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
+from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase
@@ -143,16 +143,21 @@ def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -
 
 
 def compare_target(
-    target: Target, subject: Subject, cases: list[ModelCase], options: ValidationOptions, run_options: RunOptions
+    target: Target,
+    subject: Subject,
+    cases: list[ModelCase],
+    feeds: Sequence[Feeds],
+    options: ValidationOptions,
+    run_options: RunOptions,
 ) -> TargetResult:
-    """Run all cases on a target; what it lacks, or how it failed, is in the result."""
+    """Run all cases on a target, with feeds for each; what it lacks, or how it failed, is in the result."""
     ran: list[TargetRun] = []
 
     def opener() -> RunModel:
         if lacks := target.lacks():
             raise NotRunError("; ".join(f"{problem.what}: {problem.remedy}" for problem in lacks))
         with target.prepare(subject, run_options) as prepared:
-            run = prepared.run([case.feeds(subject.program) for case in cases], run_options)
+            run = prepared.run(feeds, run_options)
         ran.append(run)
         outputs = iter(run.outputs)
         return lambda _: next(outputs)

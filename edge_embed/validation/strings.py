@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +24,39 @@ from edge_embed.exporters.onnx.names import TOKENIZER_DOMAIN, TOKENIZER_INPUT, T
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, plan_tokenizer
 from edge_embed.exporters.onnx.tokenizer.source import read_tokenizer
 from edge_embed.program.program import Program
-from edge_embed.report.results import Check, PathResult
+from edge_embed.report.results import Check, PathResult, TargetResult
+from edge_embed.targets.target import RunOptions, Subject, Target
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, run_case
-from edge_embed.validation.model_paths import Arrays, run_path
+from edge_embed.validation.model_paths import Arrays, compare_target, run_path
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.tokenizer import differences, library_feeds
 from edge_embed.validation.tokenizer_texts import texts_for
 
 _NAME = "tokenizer"
 _TEXTS, _BATCH = 64, 8  # of the whole model
-_PATHS = {f"{paths.PORTABLE}, from texts": True, f"{paths.CUSTOM}, from texts": False}
+_FROM_TEXTS = ", from texts"
+_PATHS = {f"{paths.PORTABLE}{_FROM_TEXTS}": True, f"{paths.CUSTOM}{_FROM_TEXTS}": False}
+
+
+# By name of the case: the training form on the library's ids, and what a session takes.
+TextFeeds = Mapping[str, tuple[ModelCase, dict[str, NDArray[Any]]]]
 
 
 @dataclass(frozen=True)
 class TokenizerResults:
-    """What became of the tokenizer of a file: ids, then the whole model on every path that takes texts."""
+    """What became of the tokenizer of a file.
+
+    Attributes:
+        checks: its ids.
+        paths: the whole model on every path that takes texts.
+        feeds: the texts that it ran on; empty where ids were not compared, or differ.
+    """
 
     checks: tuple[Check, ...] = ()
     paths: tuple[PathResult, ...] = ()
+    feeds: TextFeeds = field(default_factory=dict)
 
 
 def behind_tokenizer(exported: ExportedModel, folder: Path) -> ExportedModel:
@@ -90,7 +103,10 @@ def compare_tokenizer(program: Program, exported: ExportedModel, options: Valida
     if node is None:
         return TokenizerResults()
     if options.tokenizer is None:
-        reason = "the file has a tokenizer: give the file that it was made from with --tokenizer to compare ids"
+        reason = (
+            "the file has a tokenizer: give the file that it was made from, with --tokenizer or in the budget, to "
+            "compare ids"
+        )
         return TokenizerResults((Check(_NAME, "not run", reason),))
     source, manifest = read_tokenizer(options.tokenizer), _manifest(exported)
     if source.sha256 != manifest.get("sha256"):
@@ -122,7 +138,22 @@ def _compare(
         run_path(name, _opener(program, exported, portable, feeds), program.output_names, cases, options)
         for name, portable in (_PATHS.items() if cases else ())
     )
-    return TokenizerResults((Check(_NAME, "passed", detail),), found)
+    return TokenizerResults((Check(_NAME, "passed", detail),), found, feeds)
+
+
+def from_texts_on_target(
+    target: Target, subject: Subject, texts: TextFeeds, options: ValidationOptions, run_options: RunOptions
+) -> TargetResult:
+    """The whole file on a target, from texts to outputs."""
+    name, reason = f"{target.name}{_FROM_TEXTS}", ""
+    if target.tokenizer == "cannot run":
+        reason = "its tokenizer needs onnxruntime-extensions, which edge-embed has not for this target"
+    elif not texts:
+        reason = "its tokenizer was not compared with the library (--tokenizer), or differs: no text has known ids"
+    if reason:
+        return TargetResult(name, "not run", reason, (), target.evidence, {}, None, {})
+    cases, feeds = zip(*texts.values(), strict=True)
+    return replace(compare_target(target, subject, list(cases), feeds, options, run_options), name=name)
 
 
 def _manifest(exported: ExportedModel) -> dict[str, Any]:
@@ -144,9 +175,6 @@ def _alone(exported: ExportedModel, node: NodeProto) -> onnx.ModelProto:
     functions = [function for function in exported.proto.functions if function.domain == TOKENIZER_DOMAIN]
     opsets = list(exported.proto.opset_import)
     return helper.make_model(graph, ir_version=exported.proto.ir_version, opset_imports=opsets, functions=functions)
-
-
-TextFeeds = Mapping[str, tuple[ModelCase, dict[str, NDArray[Any]]]]
 
 
 def _text_feeds(program: Program, fused: FusedTokenizer, texts: list[str]) -> TextFeeds:

@@ -12,7 +12,7 @@ Disk: a copy of one table, or of the model's weights, in a temporary folder.
 """
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from edge_embed.validation import latency, model_inputs, model_paths, optimized,
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.options import Tolerance, ValidationOptions
-from edge_embed.validation.strings import behind_tokenizer, compare_tokenizer
+from edge_embed.validation.strings import TokenizerResults, behind_tokenizer, compare_tokenizer, from_texts_on_target
 from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
 from edge_embed.validation.tables import Node, Table, stored_checks
 
@@ -138,7 +138,7 @@ class _Validation:
         model = self._model(cases, left_out, after_loading, tokenizer.paths)
         sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
         self._model_latency(cases[0], model)
-        targets = tuple(self._on_target(target, cases) for target in self._targets)
+        targets = tuple(found for target in self._targets for found in self._on_target(target, cases, tokenizer))
         self._save(self._options.save_worst, _worst(cases, (*model.paths, *targets)))
         return ValidationReport(
             str(self._shipped.path),
@@ -233,13 +233,19 @@ class _Validation:
         kernel = optimized.kernel_check(self._exported, after_loading)
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), (*found, *from_texts), kernel)
 
-    def _on_target(self, target: Target, cases: list[model_inputs.ModelCase]) -> TargetResult:
+    def _on_target(
+        self, target: Target, cases: list[model_inputs.ModelCase], tokenizer: TokenizerResults
+    ) -> Iterator[TargetResult]:
+        """The model behind a tokenizer, and the whole file, unless that is the same."""
         steps = _Steps(self._progress, target.name, 1)
         run_options = RunOptions(iterations=self._options.iterations, time_limit=self._options.time_limit)
         subject = Subject(self._exported.path, self._program, self._exported.files[1:])
-        found = model_paths.compare_target(target, subject, cases, self._options, run_options)
+        feeds = [case.feeds(self._program) for case in cases]
+        yield model_paths.compare_target(target, subject, cases, feeds, self._options, run_options)
+        if self._exported is not self._shipped and target.tokenizer != "is not used":
+            whole = Subject(self._shipped.path, self._program, self._shipped.files[1:], from_texts=True)
+            yield from_texts_on_target(target, whole, tokenizer.feeds, self._options, run_options)
         steps()
-        return found
 
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = _Steps(self._progress, "sizes", _SIZE_STEPS)

@@ -1,12 +1,12 @@
-// edge_embed_runner ONNXRUNTIME MODEL FOLDER LIBRARY ITERATIONS THREADS
+// edge_embed_runner ONNXRUNTIME MODEL FOLDER ITERATIONS THREADS [LIBRARY...]
 //
 // Runs a model on the cases in FOLDER, as an app would by the C interface of ONNX Runtime: on this machine,
 // under an emulator or on a device. FOLDER holds 0.in, 1.in, ... (tensors.h); 0.out, 1.out, ... and
-// result.json are written there. LIBRARY is the operator library, or - for none, so that the portable bodies
-// run.
+// result.json are written there. Each LIBRARY has operators of the model: ours, or else the portable bodies
+// run, and that of onnxruntime-extensions for a tokenizer.
 //
 // Times: making the session, the first call (of case 0, cold), then ITERATIONS calls of case 0 again; wall
-// time of each, and processor time of the whole process. An emulator that counts is told where the operator
+// time of each, and processor time of the whole process. An emulator that counts is told where the first
 // library lies and when each of the calls ends. Exit status 0, or 1 with one line on stderr.
 #include <chrono>
 #include <cstdio>
@@ -59,17 +59,19 @@ std::string CasePath(const std::string& folder, size_t number, const char* suffi
 bool Exists(const std::string& path) { return std::ifstream(path).good(); }
 
 struct Options {
-  std::string runtime, model, folder, library;
+  std::string runtime, model, folder;
   int iterations, threads;
+  std::vector<std::string> libraries;
 };
 
 void Run(const Options& options) {
   const Runtime runtime(options.runtime);
   const int64_t resident_before = MemoryBytes("VmRSS");
-  if (!options.library.empty()) CountLibrary(options.library);
+  if (!options.libraries.empty()) CountLibrary(options.libraries.front());
   std::unique_ptr<Session> session;
-  const Times create = Measure(
-      [&] { session = std::make_unique<Session>(runtime, options.model, options.library, options.threads); });
+  const Times create = Measure([&] {
+    session = std::make_unique<Session>(runtime, options.model, options.libraries, options.threads);
+  });
   const std::vector<std::string> names = session->OutputNames();
 
   std::vector<std::unique_ptr<Case>> cases;
@@ -105,14 +107,18 @@ void Run(const Options& options) {
 }  // namespace edge_embed::runner
 
 int main(int count, char** arguments) {
-  if (count != 7) {
-    std::fprintf(stderr, "usage: %s ONNXRUNTIME MODEL FOLDER LIBRARY|- ITERATIONS THREADS\n", arguments[0]);
+  if (count < 6) {
+    std::fprintf(stderr, "usage: %s ONNXRUNTIME MODEL FOLDER ITERATIONS THREADS [LIBRARY...]\n",
+                 arguments[0]);
     return 1;
   }
-  const std::string library = arguments[4];
   try {
-    edge_embed::runner::Run({arguments[1], arguments[2], arguments[3], library == "-" ? "" : library,
-                             std::stoi(arguments[5]), std::stoi(arguments[6])});
+    edge_embed::runner::Run({arguments[1],
+                             arguments[2],
+                             arguments[3],
+                             std::stoi(arguments[4]),
+                             std::stoi(arguments[5]),
+                             {arguments + 6, arguments + count}});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "edge_embed_runner: %s\n", error.what());
     return 1;

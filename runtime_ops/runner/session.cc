@@ -174,7 +174,8 @@ std::vector<NamedTensor> Case::Outputs() const {
   return outputs;
 }
 
-Session::Session(const Runtime& runtime, const std::string& model, const std::string& library, int threads)
+Session::Session(const Runtime& runtime, const std::string& model, const std::vector<std::string>& libraries,
+                 int threads)
     : runtime_(runtime) {
   const OrtApi& api = runtime.api();
   runtime.Check(api.CreateEnv(ORT_LOGGING_LEVEL_FATAL, "edge_embed_runner", &env_));
@@ -182,7 +183,8 @@ Session::Session(const Runtime& runtime, const std::string& model, const std::st
   OrtSessionOptions* options = nullptr;
   runtime.Check(api.CreateSessionOptions(&options));
   runtime.Check(api.SetIntraOpNumThreads(options, threads));
-  if (!library.empty()) runtime.Check(api.RegisterCustomOpsLibrary_V2(options, library.c_str()));
+  for (const std::string& library : libraries)
+    runtime.Check(api.RegisterCustomOpsLibrary_V2(options, library.c_str()));
   OrtStatus* status = api.CreateSession(env_, model.c_str(), options, &session_);
   api.ReleaseSessionOptions(options);
   runtime.Check(status);

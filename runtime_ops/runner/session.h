@@ -50,8 +50,9 @@ class Case {
 
 class Session {
  public:
-  // `library` is the operator library, empty for none; `threads` 0 leaves their number to the runtime.
-  Session(const Runtime& runtime, const std::string& model, const std::string& library, int threads);
+  // `libraries` have operators of the model; `threads` 0 leaves their number to the runtime.
+  Session(const Runtime& runtime, const std::string& model, const std::vector<std::string>& libraries,
+          int threads);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

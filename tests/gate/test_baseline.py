@@ -21,7 +21,12 @@ REPORT: dict[str, Any] = {
             "on_disk": 30,
             "zipped": 20,
             "parts": [{"table": "words", "name": "codes", "bytes": 10}, {"table": None, "name": "graph", "bytes": 20}],
-        }
+        },
+        "targets": [
+            {"name": "local", "status": "passed", "counters": {}},
+            {"name": "arm64", "status": "failed", "counters": {"instructions": 7}},
+            {"name": "node", "status": "not run", "counters": {}},
+        ],
     },
 }
 
@@ -44,6 +49,7 @@ def changed(*place: Any, to: Any) -> dict[str, Any]:
 def test_a_report_is_read(tmp_path: Path) -> None:
     found = read_baseline(write(tmp_path, REPORT))
     assert (found.on_disk, found.zipped, found.zlib, found.metrics) == (30, 20, "1.3", {"m:f": 0.5})
+    assert (found.targets, found.instructions) == (("local", "arm64"), {"arm64": 7})
     assert found.parts == (SizePart("words", "codes", 10), SizePart(None, "graph", 20))
 
 
@@ -64,7 +70,7 @@ SIZES = ("validation", "sizes")
         ({**REPORT, "schema_version": True}, "schema_version: got True"),
         ({**REPORT, "validation": None}, "validation: got None"),
         ({**REPORT, "environment": []}, "environment: got []"),
-        ({**REPORT, "metric": {"function": "f"}}, "metric: got"),
+        ({**REPORT, "metric": {"function": "f"}}, "metric: exported: got None, expected a finite number"),
         (changed(*SIZES, to=[]), "sizes: got []"),
         (changed(*SIZES, "on_disk", to="1"), "on_disk: got '1'"),
         (changed(*SIZES, "on_disk", to=1.5), "on_disk: got 1.5"),
@@ -72,7 +78,7 @@ SIZES = ("validation", "sizes")
         (changed(*SIZES, "zipped", to=10**30), "zipped: got 1000"),
         (changed(*SIZES, "parts", to={}), "parts: got {}"),
         (changed(*SIZES, "parts", to=[1]), "parts: got 1"),
-        (changed(*SIZES, "parts", to=[{"table": 1, "name": "a", "bytes": 1}]), "expected table, name and bytes"),
+        (changed(*SIZES, "parts", to=[{"table": 1, "name": "a", "bytes": 1}]), "table: got 1, expected text"),
         (changed(*SIZES, "parts", to=[{"table": None, "name": "a"}]), "bytes: got None"),
     ],
 )

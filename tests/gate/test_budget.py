@@ -26,6 +26,7 @@ def test_the_documented_budget_is_one_and_names_every_key(tmp_path: Path) -> Non
     assert found.model == tmp_path / "model.pt"
     assert found.exported == tmp_path / "model.onnx"
     assert found.baseline == tmp_path / "baseline.json"
+    assert (found.tokenizer, found.allow_not_run) == (tmp_path / "tokenizer.json", False)
     assert (found.size.on_disk, found.size.zipped, found.size.resident) == (460 << 10, 400 << 10, 20 << 20)
     assert found.size.growth == Growth(bytes=0)
     assert found.size.tables == {"words": 330 << 10}

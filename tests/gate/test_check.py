@@ -127,11 +127,18 @@ class TestRegressions:
         path = with_baseline.folder / "baseline.json"
         report = json.loads(path.read_text())
         report["environment"]["zlib"] = "0.9"
-        with_baseline.write_budget('baseline = "baseline.json"\n[size]\nzipped_growth = "1 %"')
         path.write_text(json.dumps(report))
-        result = run("--budget", with_baseline.budget, "--json")
-        assert (result.exit_code, json.loads(result.stdout)["complete"]) == (0, False)
-        assert findings(result)["size: growth of zipped"]["status"] == "not run"
+        for switch, exit_code in (("false", 1), ("true", 0)):
+            with_baseline.write_budget(
+                f'baseline = "baseline.json"\nallow_not_run = {switch}\n[size]\nzipped_growth = "1 %"'
+            )
+            result = run("--budget", with_baseline.budget, "--json")
+            assert (result.exit_code, json.loads(result.stdout)["complete"]) == (exit_code, False)
+            assert findings(result)["size: growth of zipped"]["status"] == "not run"
+        with_baseline.write_budget('baseline = "baseline.json"\n[size]\nzipped_growth = "1 %"')
+        result = run("--budget", with_baseline.budget, "--quiet")
+        assert result.stderr.startswith("size: growth of zipped: not run: the baseline was deflated by zlib 0.9")
+        assert "`allow_not_run = true` in the budget" in result.stderr
 
     def test_peers_have_a_limit(self, project: Project) -> None:
         for limit, exit_code in ((1e6, 0), (0, 5)):
@@ -166,11 +173,11 @@ class TestReports:
         for options, message in (
             (["--junit", folder / "taken"], "--force"),
             (["--junit", folder / "absent" / "junit.xml"], "no existing directory"),
-            (["--junit", with_baseline.exported, "--force"], "is read by the check"),
-            (["--markdown", with_baseline.model, "--force"], "is read by the check"),
-            (["--output", with_baseline.budget, "--force"], "is read by the check"),
-            (["--junit", folder / "baseline.json", "--force"], "is read by the check"),
-            (["--junit", folder / "model.onnx.data"], "is read by the check"),
+            (["--junit", with_baseline.exported, "--force"], "is read by this command"),
+            (["--markdown", with_baseline.model, "--force"], "is read by this command"),
+            (["--output", with_baseline.budget, "--force"], "is read by this command"),
+            (["--junit", folder / "baseline.json", "--force"], "is read by this command"),
+            (["--junit", folder / "model.onnx.data"], "is read by this command"),
             (["--output", folder / "same", "--junit", folder / "same"], "is named for two reports"),
         ):
             result = run(*budget, *options)
@@ -316,9 +323,12 @@ def test_without_the_library_latency_is_not_run_and_never_passed(
 
     monkeypatch.delenv(ENVIRONMENT_NAME, raising=False)
     monkeypatch.setattr(paths, "get_library_path", missing)
-    project.write_budget('[size.parts]\nlibrary = 1\n[latency.at_most]\n"portable body" = 1.0')
+    limits = '[size.parts]\nlibrary = 1\n[latency.at_most]\n"portable body" = 1.0'
+    project.write_budget(f"allow_not_run = true\n{limits}")
+    assert run("--budget", project.budget, "--base", project.exported).exit_code == 0
+    project.write_budget(limits)
     result = run("--budget", project.budget, "--base", project.exported, "--json")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert not json.loads(result.stdout)["complete"]
     found = findings(result)
     for name in ("latency: model against the base", "latency: model beside portable body", "size: part library"):

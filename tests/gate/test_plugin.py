@@ -46,7 +46,7 @@ def test_what_fails_is_said_without_a_traceback(project: Project, run_pytest: Ru
 def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_pytest: Run) -> None:
     project.write_budget('baseline = "baseline.json"')
     baseline = project.folder / "baseline.json"
-    assert "no such file: expected the report of an earlier check" in run_pytest().stdout.str()
+    assert "no such file: expected a report of `edge-embed check`" in run_pytest().stdout.str()
     assert run_pytest(UPDATE).ret == 0
     first = json.loads(baseline.read_text())
     assert first["validation"]["sizes"]["on_disk"] == project.exported.stat().st_size
@@ -58,6 +58,19 @@ def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_
     assert "size: growth of on disk" in done.stdout.str()
     assert json.loads(baseline.read_text()) == first
     assert run_pytest(UPDATE).ret == 0
+    assert run_pytest().ret == 0
+
+
+def test_an_update_warns_of_what_is_gone(project: Project, run_pytest: Run) -> None:
+    project.write_budget('baseline = "baseline.json"\n[targets]\nrequire = ["local"]')
+    assert run_pytest(UPDATE).ret == 0
+    project.write_budget('baseline = "baseline.json"')
+    done = run_pytest()
+    assert done.ret == 1
+    assert "parity: target local: not run" in done.stdout.str()
+    done = run_pytest(UPDATE)
+    assert done.ret == 0
+    assert "UserWarning: target local: is in the report that" in done.stdout.str()
     assert run_pytest().ret == 0
 
 

@@ -38,6 +38,8 @@ def test_tables_and_what_runs_them_are_told(converted):
     assert all(0 < table.share < 1 for table in report.tables)
     assert [port.name for port in (*report.inputs, *report.outputs)] == ["ids", "logits"]
     assert "ORT format" in report.notes[0]
+    assert "no hash was noted" in report.notes[1]  # all that --verify does not see
+    assert len(inspect_file(path).notes) == 1
     (warning,) = report.warnings
     operators = [(item.op_type, item.nodes, item.body) for item in report.onnx.operators]
     if way == "library":

@@ -10,16 +10,18 @@ import pytest
 from rich.console import Console
 
 from edge_embed.report.check import BaseResult, CheckReport, Comparison, Finding, Side
+from edge_embed.report.html.check import check_page
 from edge_embed.report.interval import Interval
 from edge_embed.report.junit import to_junit
-from edge_embed.report.markdown import to_markdown
+from edge_embed.report.markdown.check import check_markdown
 
 from .test_results import make_report
 
 PARITY = Finding("parity", "table words: stored rows", "passed", "all of them")
 SIZE = Finding("size", "on disk", "failed", "900 bytes, more than 800", 900, 800, "bytes")
 LATENCY = Finding("latency", "model against the base", "failed", "1.2 times", 1.2, 1.1, "ratio")
-ABSENT = Finding("latency", "model beside portable body", "not run", "no library", None, 1.0, "ratio")
+ABSENT = Finding("latency", "model beside portable body", "not run", "no library", None, 1.0, "ratio", must_run=False)
+MISSING = replace(ABSENT, must_run=True)
 HOSTILE = "a|b <img src=x> `c` *d* [e](http://f) @everyone #1 \x1b[2J $g$ [bold]h[/bold]"
 
 
@@ -32,6 +34,8 @@ def report_of(*findings: Finding, base: BaseResult | None = None) -> CheckReport
     [
         ((), 0),
         ((PARITY, ABSENT), 0),
+        ((PARITY, MISSING), 1),
+        ((SIZE, MISSING), 4),
         ((PARITY, LATENCY), 5),
         ((LATENCY, SIZE), 4),
         ((LATENCY, SIZE, replace(PARITY, status="failed")), 3),
@@ -40,9 +44,9 @@ def report_of(*findings: Finding, base: BaseResult | None = None) -> CheckReport
 def test_exit_codes_in_their_order(found, exit_code):
     report = report_of(*found)
     assert report.exit_code == exit_code
-    assert report.passed == (exit_code == 0)
-    assert report.complete == (ABSENT not in found)
-    assert len(report.failures()) == sum(finding.status == "failed" for finding in found)
+    assert report.passed == (exit_code in (0, 1))
+    assert report.complete == all(finding.status != "not run" for finding in found)
+    assert len(report.failures()) == sum(finding.status == "failed" or finding == MISSING for finding in found)
 
 
 def test_json_is_finite_and_names_the_schema():
@@ -64,19 +68,21 @@ def test_the_terminal_shows_failures_last():
 
 def test_junit_has_a_case_for_each_finding():
     hostile = replace(SIZE, name=HOSTILE, detail=HOSTILE)
-    root = ElementTree.fromstring(to_junit(report_of(PARITY, hostile, ABSENT)))
+    root = ElementTree.fromstring(to_junit(report_of(PARITY, hostile, ABSENT, MISSING)))
     suites = {suite.get("name"): suite for suite in root}
     assert list(suites) == ["parity", "size", "latency"]
     assert [suites["size"].get(count) for count in ("tests", "failures", "skipped")] == ["1", "1", "0"]
     (case,) = suites["size"]
     assert case.get("name") == HOSTILE.replace("\x1b", "?")
     assert case.find("failure").get("message") == HOSTILE.replace("\x1b", "?")
+    assert [suites["latency"].get(count) for count in ("tests", "errors", "skipped")] == ["2", "1", "1"]
     assert suites["latency"].find("testcase/skipped").get("message") == "no library"
+    assert suites["latency"].find("testcase/error").get("message") == "no library"  # a server shows it in red
     assert suites["parity"].find("testcase/system-out").text == "all of them"
 
 
 def test_markdown_takes_nothing_of_a_name_as_markup():
-    text = to_markdown(report_of(replace(SIZE, name=HOSTILE)))
+    text = check_markdown(report_of(replace(SIZE, name=HOSTILE)))
     (row,) = [line for line in text.splitlines() if "everyone" in line]
     assert len(re.findall(r"(?<!\\)\|", row)) == 5
     for mark in ("<img", "`", "*d", "[e]", "http://", "@everyone", "#1 ", "\x1b", "$g"):
@@ -89,7 +95,7 @@ def test_markdown_shows_sizes_times_and_what_failed():
         Side("candidate", "new.onnx", "00", None, None, None, None, "no /proc"),
     )
     measured = Comparison("model", None, Interval(1.2, 1.1, 1.3), Interval(1.1, 1.0, 1.2), 10.0, 12.0, "")
-    text = to_markdown(report_of(PARITY, SIZE, base=BaseResult("how", sides, (measured,))))
+    text = check_markdown(report_of(PARITY, SIZE, base=BaseResult("how", sides, (measured,))))
     assert text.startswith("### ❌ edge-embed check: 1 failed, 1 passed, 0 not run\n")
     for row in (
         "| ❌ | size | on disk | 900 bytes, more than 800 |",
@@ -102,4 +108,15 @@ def test_markdown_shows_sizes_times_and_what_failed():
         "<details><summary>1 passed</summary>",
     ):
         assert row in text, row
-    assert to_markdown(report_of(PARITY)).startswith("### ✅")
+    assert check_markdown(report_of(PARITY)).startswith("### ✅")
+    assert check_markdown(report_of(MISSING)).startswith("### ❌ edge-embed check: 0 failed, 0 passed, 1 not run, 1 of")
+
+
+def test_warnings_are_in_every_form():
+    report = replace(report_of(PARITY), warnings=("metric m:f: is gone",))
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report.render())
+    texts = (console.export_text(), check_markdown(report).replace("&#58;", ":"), check_page(report))
+    assert all("metric m:f: is gone" in text for text in texts)
+    assert report.to_json()["warnings"] == ("metric m:f: is gone",)
+    assert report.exit_code == 0

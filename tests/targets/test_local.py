@@ -38,13 +38,13 @@ def test_local_runs_our_kernel_and_portable_does_not(tagger, monkeypatch, tmp_pa
     path = tmp_path / "bare.onnx"
     onnx.save(bare, path)
     case = [{"ids": np.array([[3, 1]])}]
-    assert RunnerModel(["output"], ThisMachine(path, get_library_path())).run(case, OPTIONS).outputs[0][0].shape == (
+    assert RunnerModel(["output"], ThisMachine(path, [get_library_path()])).run(case, OPTIONS).outputs[0][0].shape == (
         1,
         2,
         8,
     )
     with pytest.raises(RunFailedError, match=r"the runner ended with status 1: edge_embed_runner: .*DPQEmbedding"):
-        RunnerModel(["output"], ThisMachine(path, None)).run(case, OPTIONS)
+        RunnerModel(["output"], ThisMachine(path, [])).run(case, OPTIONS)
 
 
 def test_wrong_numbers_fail_with_exit_code_3(tagger, tmp_path):
@@ -97,7 +97,7 @@ def endless(path):
 
 
 def test_a_model_that_never_ends_is_ended(tmp_path):
-    place = ThisMachine(endless(tmp_path / "endless.onnx"), None)
+    place = ThisMachine(endless(tmp_path / "endless.onnx"), [])
     with pytest.raises(NotRunError, match="took more than 2 s, the time limit, and was ended"):
         RunnerModel(["output"], place).run([{"start": np.ones(1, np.float32)}], RunOptions(time_limit=2))
 
@@ -127,7 +127,7 @@ def test_all_types_pass_through_the_runner(tmp_path):
         [helper.make_tensor_value_info(f"{name}/out", kind, None) for name, kind in kinds.items()],
     )
     onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
-    place = ThisMachine(tmp_path / "m.onnx", None)
+    place = ThisMachine(tmp_path / "m.onnx", [])
     run = RunnerModel([f"{name}/out" for name in arrays], place).run([arrays], OPTIONS)
     for array, got in zip(arrays.values(), run.outputs[0], strict=True):
         assert (got.dtype, got.shape, got.tolist()) == (array.dtype, array.shape, array.tolist())
@@ -137,7 +137,7 @@ def test_a_damaged_case_is_refused_by_the_runner(tagger, tmp_path):
     """Each byte of the file changed or cut off: an error or a result, never a signal."""
     write_tensors(tmp_path / "0.in", {"ids": np.array([[3, 1]])})
     whole = (tmp_path / "0.in").read_bytes()
-    place = ThisMachine(tagger.path, get_library_path())
+    place = ThisMachine(tagger.path, [get_library_path()])
     for at in range(0, len(whole), 5):
         for damaged in (whole[:at], whole[:at] + b"\xff" + whole[at + 1 :]):
             (tmp_path / "0.in").write_bytes(damaged)

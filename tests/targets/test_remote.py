@@ -58,7 +58,7 @@ def pretend_android(monkeypatch, folder):
     toolchain.touch()
     monkeypatch.setenv("ANDROID_NDK_HOME", str(folder / "ndk"))
     monkeypatch.setenv(adb.RUNTIME_VARIABLE, str(toolchain))
-    own = own_files(edge_embed.get_library_path())
+    own = own_files([edge_embed.get_library_path()])
     monkeypatch.setattr(adb, "android_files", lambda system, time_limit: own)
 
 
@@ -67,7 +67,7 @@ def slow_runner(monkeypatch, folder) -> Path:
     runner, number = folder / "runner", folder / "number"
     runner.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}; exec sleep 600\n")
     runner.chmod(0o755)
-    files = replace(own_files(edge_embed.get_library_path()), runner=runner)
+    files = replace(own_files([edge_embed.get_library_path()]), runner=runner)
     monkeypatch.setattr(adb, "android_files", lambda system, time_limit: files)
     monkeypatch.setattr(ssh, "files_of_this_machine", lambda system: files)
     return number

@@ -199,7 +199,8 @@ def compare(target, subject, options=QUICK):
     chosen = ValidationOptions().for_weights(
         half=any(b.dtype == torch.float16 for b in subject.program.module.buffers())
     )
-    return compare_target(target, subject, cases, chosen, options)
+    feeds = [case.feeds(subject.program) for case in cases]
+    return compare_target(target, subject, cases, feeds, chosen, options)
 
 
 def run(target, model, outputs, feeds, options=QUICK):

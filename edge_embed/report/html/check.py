@@ -12,7 +12,7 @@ _ORDER = ("failed", "not run", "passed")
 
 def check_page(report: CheckReport) -> str:
     """The whole report as HTML."""
-    outcome = "failed" if not report.passed else "passed" if report.complete else "not run"
+    outcome = "failed" if report.exit_code else "passed" if report.complete else "not run"
     title = f"Check of {report.validation.file}"
     return make_page(title, (outcome, report.verdict), list(_sections(report)), _facts(report))
 
@@ -24,6 +24,7 @@ def _facts(report: CheckReport) -> Mapping[str, object]:
 def _sections(report: CheckReport) -> Iterator[Section]:
     found = sorted(report.findings, key=lambda finding: _ORDER.index(finding.status))
     lines = [(finding.status, f"{finding.requirement}: {finding.name}: {finding.detail}") for finding in found]
+    lines += [("not run", warning) for warning in report.warnings]
     yield Section("Requirements", lines=lines)
     yield _parts(report)
     if report.metric is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # an extra
 
 _TEXT = "#010203"  # no other part of a picture has this colour; it becomes that of the page's text
 _MEBI = 1 << 20
+_NEAR = 4  # times the smallest: a scale from 1, 2, 5 to 10 would have no numbers there
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def latency_strips(results: Sequence[LatencyResult]) -> Picture:
             axes.plot(result.samples, [row] * len(result.samples), "|", color="C0", markersize=9, alpha=0.5)
             axes.plot([low, high], [row, row], color="C1", linewidth=3)
             axes.plot([middle], [row], "o", color="C1", markersize=5)
-        axes.set_yticks(range(len(rows)), [_measured(result) for result in rows], fontsize="x-small")
+        axes.set_yticks(range(len(rows)), [f"{result.title} / {result.peer}" for result in rows], fontsize="x-small")
         axes.invert_yaxis()
         axes.axvline(1, color=_TEXT, linewidth=0.8)
         axes.set(xscale="log", xlabel="time of the custom op / time of the other: left of 1 it is faster")
@@ -78,22 +79,33 @@ def latency_strips(results: Sequence[LatencyResult]) -> Picture:
     return _picture(draw, (9.0, 0.9 + 0.28 * len(rows)), caption)
 
 
-def size_against_metric(points: Mapping[str, tuple[int, float]], metric: str) -> Picture:
-    """One point for each model: its bytes, and what the metric gave; upper left is better."""
+def size_against_metric(points: Mapping[str, tuple[int, float]], metric: str, front: Sequence[str] = ()) -> Picture:
+    """One point for each model: its bytes, and what the metric gave; upper left is better.
+
+    Args:
+        points: bytes and metric, by name of the model.
+        metric: its name.
+        front: names of the models to choose from, smallest first: filled, with a line through them.
+    """
 
     def draw(axes: "Axes") -> None:
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator  # noqa: PLC0415
+
+        steps = [(points[name][0] / _MEBI, points[name][1]) for name in front]
+        axes.plot(*zip(*steps, strict=True), color="C0", alpha=0.5, drawstyle="steps-post")
         for name, (size, value) in points.items():
-            axes.plot([size / _MEBI], [value], "o", color="C0")
+            fill = "C0" if name in front else "none"
+            axes.plot([size / _MEBI], [value], "o", color="C0", markerfacecolor=fill)
             axes.annotate(name, (size / _MEBI, value), (6, 6), textcoords="offset points", fontsize="small")
         axes.set(xscale="log", xlabel="MiB", ylabel=metric)
+        sizes = [size for size, _ in points.values()]
+        near = max(sizes) < _NEAR * min(sizes)
+        axes.xaxis.set_major_locator(MaxNLocator(5) if near else LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.margins(0.3)
 
     return _picture(draw, (6.0, 3.4), f"Size against {metric}: upper left is better")
-
-
-def _measured(result: LatencyResult) -> str:
-    ids = "" if result.ids is None else f", {result.ids:,} ids"
-    return f"{result.subject}{ids}, {result.distribution} / {result.peer}"
 
 
 def _picture(draw: Callable[["Axes"], None], inches: tuple[float, float], caption: str) -> Picture:

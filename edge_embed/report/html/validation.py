@@ -10,7 +10,7 @@ from edge_embed.report.results import LatencyResult, OutputResult, PathResult, T
 def validation_page(report: ValidationReport) -> str:
     """The whole report as HTML."""
     facts = {"file": report.file, "seed": report.seed, **report.latency.machine, "measured": report.latency.method}
-    return make_page(f"Validation of {report.file}", _verdict(report), list(validation_sections(report)), facts)
+    return make_page(f"Validation of {report.file}", report.verdict, list(validation_sections(report)), facts)
 
 
 def validation_sections(report: ValidationReport) -> Iterator[Section]:
@@ -23,15 +23,6 @@ def validation_sections(report: ValidationReport) -> Iterator[Section]:
         yield _latency(report.latency.results)
     if report.targets:
         yield _targets(report.targets)
-
-
-def _verdict(report: ValidationReport) -> tuple[str, str]:
-    failures = len(report.failures())
-    if not report.passed:
-        return "failed", f"{failures} check(s) failed"
-    return (
-        ("passed", "all checks passed") if report.complete else ("not run", "all that ran passed; some could not run")
-    )
 
 
 def _sizes(report: ValidationReport) -> Section:
@@ -49,15 +40,7 @@ def _sizes(report: ValidationReport) -> Section:
 
 
 def _checks(report: ValidationReport) -> Section:
-    lines = [(check.status, f"{check.name}: {check.detail}") for check in report.structure]
-    for table in report.tables:
-        lines += [
-            (check.status, f"table {table.name}, {check.name}: {check.detail}")
-            for check in (*table.checks, *table.paths)
-        ]
-    lines += [(path.status, f"whole model, {path.name}: {path.detail}") for path in report.model.paths]
-    lines.append((report.model.kernel.status, f"{report.model.kernel.name}: {report.model.kernel.detail}"))
-    lines += [(target.status, f"target {target.name}: {target.detail}") for target in report.targets]
+    lines = [(check.status, f"{owner}: {check.name}: {check.detail}") for owner, check in report.outcomes()]
     return Section("Checks", lines=lines)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
-from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
+from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Tokenizer
 from edge_embed.targets.web.job import write_job
 from edge_embed.targets.web.package import BROWSER_ENTRY, ENGINE, SCRIPTS, fetch_runtime, runtime_lacks
 from edge_embed.targets.web.server import JobServer
@@ -101,6 +101,7 @@ class Browser:
 
     name: str = "browser"
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
         """Chromium, or npm where the runtime is not there yet."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
-from edge_embed.targets.target import RunFailedError, RunOptions, Subject
+from edge_embed.targets.target import RunFailedError, RunOptions, Subject, Tokenizer
 from edge_embed.targets.web.job import write_job
 from edge_embed.targets.web.package import NODE_ENTRY, SCRIPTS, fetch_runtime, lacks_program, runtime_lacks
 
@@ -44,6 +44,7 @@ class Node:
 
     name: str = "node"
     evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
         """Node.js, or npm where the runtime is not there yet."""

@@ -93,3 +93,47 @@ def test_no_text_at_all_is_no_crash(saved: Saved, tmp_path: Path, kind: str) -> 
     edge_embed.export(Mean(), "onnx", tmp_path / "out.onnx", MEAN_EXAMPLE, tokenizer=tmp_path / "tokenizer.json")
     (got,) = edge_embed.create_session(tmp_path / "out.onnx").run(None, {"text": np.array([], dtype=object)})
     assert got.shape == (0, 8)
+
+
+def test_a_target_takes_texts_or_says_that_it_does_not(model: Path, saved: Saved) -> None:
+    targets = ("local", "portable", "reference", "torch-cpu")
+    report = validate(model, model / "model.onnx", tokenizer=saved("BPE"), targets=targets)
+    found = {target.name: target for target in report.targets}
+    for name in ("local", "portable"):
+        assert found[name].status == found[f"{name}, from texts"].status == "passed"
+        assert found[f"{name}, from texts"].outputs[0].values > 100
+    absent = found["reference, from texts"]
+    assert (absent.status, report.exit_code) == ("not run", 1)
+    assert "onnxruntime-extensions" in absent.detail
+    assert "torch-cpu, from texts" not in found  # the training form takes ids
+
+
+def test_without_the_tokenizer_file_no_target_has_run_it(model: Path) -> None:
+    report = validate(model, model / "model.onnx", targets=("local",))
+    assert [target.status for target in report.targets] == ["passed", "not run"]
+    assert report.exit_code == 1
+    assert "--tokenizer" in report.targets[1].detail
+
+
+def test_other_ids_on_a_target_fail(model: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are the ones of the case: with others, the outputs differ."""
+    from edge_embed.targets import runner
+
+    def swapped(path: Path, tensors: dict[str, Any]) -> None:
+        write(path, {name: value[::-1] if name == "text" else value for name, value in tensors.items()})
+
+    write = runner.write_tensors
+    monkeypatch.setattr(runner, "write_tensors", swapped)
+    report = validate(model, model / "model.onnx", tokenizer=saved("BPE"), targets=("local",))
+    assert [target.status for target in report.targets] == ["passed", "failed"]
+    assert report.exit_code == 3
+
+
+def test_a_check_takes_the_tokenizer_of_the_budget(model: Path, saved: Saved, tmp_path: Path) -> None:
+    budget = tmp_path / "edge-embed.toml"
+    lines = {"model": model / "model.pt", "exported": model / "model.onnx", "tokenizer": saved("BPE")}
+    budget.write_text("".join(f'{key} = "{path}"\n' for key, path in lines.items()) + '[targets]\nrequire = ["local"]')
+    report = edge_embed.check(budget=budget)
+    assert (report.exit_code, report.complete) == (0, True)
+    names = [finding.name for finding in report.findings]
+    assert "target local, from texts" in names

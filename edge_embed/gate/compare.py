@@ -1,0 +1,99 @@
+"""Several reports of `edge-embed check` or `edge-embed validate` side by side."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.baseline import read_metrics
+from edge_embed.gate.report_file import (
+    saved_report,
+    take_list,
+    take_number,
+    take_object,
+    take_size,
+    take_text,
+    take_truth,
+)
+from edge_embed.report import check, results
+from edge_embed.report.compare import Candidate, CompareReport
+from edge_embed.report.results import Status
+
+_KINDS = {check.KIND: check.SCHEMA_VERSION, results.KIND: results.SCHEMA_VERSION}
+_REMEDY = "write it with `edge-embed check --output` or `edge-embed validate --json`"
+
+
+def compare_reports(paths: Sequence[Path]) -> CompareReport:
+    """Read reports and put them beside each other.
+
+    Args:
+        paths: of the reports, 2 or more.
+
+    Raises:
+        BadInputError: one is no such report, is there twice, or has another metric than the rest.
+    """
+    if len(paths) < 2:
+        raise BadInputError(f"got {len(paths)} report, expected 2 or more: name those of all models to compare")
+    stems = [path.stem for path in paths]
+    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
+    found = list(map(_read, paths, names))
+    candidates = [candidate for _, candidate in found]
+    for one, other in combinations(candidates, 2):
+        if replace(one, name=other.name) == other:
+            raise BadInputError(f"{one.name}, {other.name}: hold the same: name each report once")
+    return CompareReport(_metric(found), tuple(sorted(candidates, key=lambda one: (one.on_disk, one.name))))
+
+
+def _metric(found: Sequence[tuple[str | None, Candidate]]) -> str | None:
+    """The one metric that all reports have which have any."""
+    functions = {function: candidate.name for function, candidate in found if function is not None}
+    if len(functions) > 1:
+        given = ", ".join(f"{name} has {function:.80}" for function, name in functions.items())
+        raise BadInputError(f"metric: {given}: expected the same one: check all models with one budget")
+    return next(iter(functions), None)
+
+
+def _read(path: Path, name: str) -> tuple[str | None, Candidate]:
+    """The function of the metric, and the model."""
+    with saved_report(path, _KINDS, _REMEDY) as content:
+        validation = take_object(content.get("validation", content), "validation")
+        sizes = take_object(validation.get("sizes"), "sizes")
+        machine = take_object(take_object(validation.get("latency"), "latency").get("machine"), "machine")
+        exported, model = (read_metrics(content, form) for form in ("exported", "model"))
+        return next(iter(exported), None), Candidate(
+            name,
+            take_text(validation, "file"),
+            tuple(dict.fromkeys(take_text(table, "method") for table in take_list(validation, "tables"))),
+            _on_disk(sizes),
+            take_size(sizes, "zipped"),
+            take_size(sizes, "dense_equivalent"),
+            next(iter(exported.values()), None),
+            next(iter(model.values()), None),
+            dict(_latencies(validation["latency"], content.get("base"))),
+            _status(content),
+            ", ".join(take_text(machine, key) for key in machine),
+        )
+
+
+def _on_disk(sizes: Mapping[str, Any]) -> int:
+    size = take_size(sizes, "on_disk")
+    if size == 0:
+        raise BadInputError("on_disk: got 0, expected at least 1")
+    return size
+
+
+def _status(content: Mapping[str, Any]) -> Status:
+    passed, complete = take_truth(content, "passed"), take_truth(content, "complete")
+    return "failed" if not passed else "passed" if complete else "not run"
+
+
+def _latencies(latency: Mapping[str, Any], base: Any) -> Iterator[tuple[str, float]]:
+    """Of the whole model, beside its peers and beside an earlier file."""
+    for result in take_list(latency, "results"):
+        if result.get("subject") == check.MODEL and result.get("ratio") is not None:
+            yield take_text(result, "peer"), take_number(result, "ratio")
+    for found in [] if base is None else take_list(take_object(base, "base"), "comparisons"):
+        if found.get("subject") == check.MODEL and found.get("cpu") is not None:
+            yield "its base", take_number(take_object(found["cpu"], "cpu"), "median")

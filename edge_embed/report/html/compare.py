@@ -1,0 +1,25 @@
+"""The page of a comparison: size against the metric, and a table."""
+
+from edge_embed.report.compare import CompareReport
+from edge_embed.report.html.figures import size_against_metric
+from edge_embed.report.html.page import Grid, Section, make_page
+
+
+def compare_page(report: CompareReport) -> str:
+    """The whole report as HTML."""
+    front, columns = ", ".join(report.front), report.columns()
+    verdict = f"Worth choosing: {front}" if front else "Nothing to choose by"
+    grid = Grid(columns, list(report.rows()), frozenset(range(1, len(columns))))
+    sections = [Section("Models", report.note, grid)]
+    points = {
+        f"{one.name} (failed)" if one.status == "failed" else one.name: (one.on_disk, one.metric)
+        for one in report.candidates
+        if one.metric is not None
+    }
+    if report.metric is not None:
+        text = "Filled: no other one that passed is smaller and as good, or better and as small."
+        picture = size_against_metric(points, report.metric, report.front)
+        sections.insert(0, Section("Size against accuracy", text, pictures=[picture]))
+    facts = {one.name: f"{one.file}; {one.machine}" for one in report.candidates}
+    title = f"Comparison of {len(report.candidates)} models"
+    return make_page(title, ("passed" if front else "not run", verdict), sections, facts)

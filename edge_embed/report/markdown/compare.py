@@ -1,0 +1,11 @@
+"""A comparison as Markdown: a table."""
+
+from edge_embed.report.compare import CompareReport
+from edge_embed.report.markdown.blocks import join, table, text
+
+
+def compare_markdown(report: CompareReport) -> str:
+    """The text of the comment."""
+    header = "### edge-embed compare" + (f": worth choosing: {text(', '.join(report.front))}" if report.front else "")
+    rows = (map(text, row) for row in report.rows())
+    return join([header, table(list(map(text, report.columns())), rows), *([text(report.note)] if report.note else [])])
