@@ -17,6 +17,15 @@ struct Buffer {
   size_t bytes;
 };
 
+// use(table) of the kernels' table, which is sound.
+template <class CTable, class Use>
+ee_status WithTable(const CTable* c_table, const Use& use) {
+  if (c_table == nullptr) return EE_NULL_POINTER;
+  const auto table = ToTable(*c_table);
+  const ee_status valid = Validate(table);
+  return valid == EE_OK ? use(table) : valid;
+}
+
 // Heads take so many states at a time, which bounds the memory they need.
 constexpr size_t kStatesAtOnce = 16;
 

@@ -4,17 +4,13 @@
 
 namespace {
 
-using edge_embed::c_api::ScratchOf;
-using edge_embed::c_api::ToTable;
-
 bool HasVariant(int32_t index) { return index >= 0 && static_cast<size_t>(index) < edge_embed::kNumVariants; }
 
 template <class CTable>
 ee_status ScratchBytes(const CTable* c_table, size_t* bytes) {
-  if (c_table == nullptr || bytes == nullptr) return EE_NULL_POINTER;
-  const auto table = ToTable(*c_table);
-  const ee_status valid = Validate(table);
-  return valid == EE_OK ? ScratchOf(table, bytes) : valid;
+  if (bytes == nullptr) return EE_NULL_POINTER;
+  return edge_embed::c_api::WithTable(
+      c_table, [&](const auto& table) { return edge_embed::c_api::ScratchOf(table, bytes); });
 }
 
 }  // namespace

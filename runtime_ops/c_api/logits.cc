@@ -1,26 +1,12 @@
 // Products of hidden states with every row.
 #include "c_api/call.h"
 
+namespace edge_embed::c_api {
 namespace {
 
-using edge_embed::ChosenKernels;
-using edge_embed::HeadInput;
-using edge_embed::LogitsOutput;
-using edge_embed::Output;
-using edge_embed::c_api::Buffer;
-using edge_embed::c_api::CheckBuffers;
-using edge_embed::c_api::kStatesAtOnce;
-using edge_embed::c_api::Report;
-using edge_embed::c_api::ToTable;
-
-template <class CTable>
-ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, const Buffer& logits,
-                 const Buffer& scratch, int64_t* bad_row) {
-  if (bad_row != nullptr) *bad_row = -1;
-  if (c_table == nullptr) return EE_NULL_POINTER;
-  const auto table = ToTable(*c_table);
-  const ee_status valid = Validate(table);
-  if (valid != EE_OK) return valid;
+template <class Table>
+ee_status WriteLogits(const Table& table, const float* hidden, int64_t batch, const Buffer& logits,
+                      const Buffer& scratch, int64_t* bad_row) {
   if (batch < 0) return EE_BAD_SHAPE;
   if (batch == 0) return EE_OK;
   if (hidden == nullptr || logits.data == nullptr) return EE_NULL_POINTER;
@@ -43,19 +29,32 @@ ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, cons
   return Report(status, bad, bad_row);
 }
 
+template <class CTable>
+ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, const Buffer& logits,
+                 const Buffer& scratch, int64_t* bad_row) {
+  if (bad_row != nullptr) *bad_row = -1;
+  return WithTable(c_table, [&](const auto& table) {
+    return WriteLogits(table, hidden, batch, logits, scratch, bad_row);
+  });
+}
+
 }  // namespace
+}  // namespace edge_embed::c_api
 
 ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch, float* logits,
                             size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
+                                   bad_row);
 }
 
 ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch, float* logits,
                             size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
+                                   bad_row);
 }
 
 ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
+                                   bad_row);
 }

@@ -8,27 +8,26 @@ namespace {
 using edge_embed::ChosenKernels;
 using edge_embed::c_api::ToC;
 using edge_embed::c_api::ToTable;
+using edge_embed::c_api::WithTable;
 
 namespace dpq = edge_embed::dpq;
 namespace tt = edge_embed::tt;
 
 ee_status BlocksBytes(const ee_dpq_table* c_table, size_t* bytes) {
-  if (c_table == nullptr || bytes == nullptr) return EE_NULL_POINTER;
-  const dpq::Table table = ToTable(*c_table);
-  const ee_status valid = Validate(table);
-  if (valid != EE_OK) return valid;
-  uint64_t all;
-  if (!ChosenKernels(table).logits.Blocks(table).Get(&all)) return EE_SIZE_OVERFLOW;
-  *bytes = static_cast<size_t>(all);
-  return EE_OK;
+  if (bytes == nullptr) return EE_NULL_POINTER;
+  return WithTable(c_table, [&](const dpq::Table& table) {
+    uint64_t all;
+    if (!ChosenKernels(table).logits.Blocks(table).Get(&all)) return EE_SIZE_OVERFLOW;
+    *bytes = static_cast<size_t>(all);
+    return EE_OK;
+  });
 }
 
 ee_status FindMerging(const ee_tt_table* c_table, uint64_t most_bytes, tt::Merging* merging) {
-  if (c_table == nullptr) return EE_NULL_POINTER;
-  const tt::Table table = ToTable(*c_table);
-  const ee_status valid = Validate(table);
-  if (valid == EE_OK) *merging = tt::BestMerging(table, most_bytes);
-  return valid;
+  return WithTable(c_table, [&](const tt::Table& table) {
+    *merging = tt::BestMerging(table, most_bytes);
+    return EE_OK;
+  });
 }
 
 }  // namespace

@@ -59,10 +59,11 @@ __attribute__((always_inline)) inline void PrefetchAt(const void* from, size_t b
 }
 
 // Rows that leave the cache before they are written again would wait for memory, as a processor asks for a
-// line only when it is written: asks for what is written two thousand bytes later than `bytes` from `to` on.
-__attribute__((always_inline)) inline void PrefetchOutput(const unsigned char* to, size_t bytes) {
-  constexpr size_t kAhead = 2048, kLine = 64;
-  for (size_t byte = 0; byte < bytes; byte += kLine) PrefetchAt<true>(to, kAhead + byte);
+// line only when it is written: asks for what is written `ahead` bytes later than `bytes` from `to` on.
+__attribute__((always_inline)) inline void PrefetchOutput(const unsigned char* to, size_t bytes,
+                                                          size_t ahead = 2048) {
+  constexpr size_t kLine = 64;
+  for (size_t byte = 0; byte < bytes; byte += kLine) PrefetchAt<true>(to, ahead + byte);
 }
 
 // Memory that is told in doubles, from where vectors may lie on; kAlignment more of them than are used.

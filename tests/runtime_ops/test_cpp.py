@@ -25,7 +25,7 @@ def test_cpp(cmake_build):
     output = run_ctest(cmake_build("-DEDGE_EMBED_TESTS=ON"))
     for name in [
         "test_dpq_gather",
-        "test_ant",
+        "test_ant_gather",
         "test_tt",
         "fuzz_dpq",
         "fuzz_ant",

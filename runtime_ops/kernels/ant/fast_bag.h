@@ -216,8 +216,10 @@ inline ee_status FindLargest(const BagCall& call, size_t bag, size_t* bad_positi
   bool is_first = true;
   for (size_t i = range.begin; i < range.end; ++i) {
     if (IsPadding(call.table, call.ids.At(i))) continue;
-    const ee_status status = WriteRows(call.table, call.ids, i, i + 1, is_first ? largest : row, EE_FLOAT32,
-                                       scratch.total, bad_position);
+    const RowWriter to{reinterpret_cast<unsigned char*>(is_first ? largest : row), EE_FLOAT32,
+                       scratch.columns};
+    const ee_status status =
+        WriteRows(call.table, call.ids, i, i + 1, to, scratch.total, nullptr, bad_position);
     if (status != EE_OK) return status;
     if (!is_first) KeepLargestFloats(row, scratch.columns, largest);
     is_first = false;
@@ -246,7 +248,7 @@ class MixedBags {
 
   // Changes scratch.total.
   __attribute__((noinline)) void Write() {
-    if (!kMultiplies || count_ == 0) return;
+    if (kIsSmall || count_ == 0) return;
     const size_t run = LongestRun(static_cast<size_t>(call_.table.num_anchors), fewest_);
     uint64_t bad = mix_.Write(count_, run, call_.rows, first_);
     for (; bad != 0; bad &= bad - 1) {

@@ -1,8 +1,9 @@
-// rows[i, :] = row(ids[i]): rows in blocks, first their terms, then the sums. While the terms of a block are
-// read, those of the next one are on their way.
+// rows[i, :] = row(ids[i]): rows in blocks, first their terms, then the sums, of many blocks together where
+// that pays. While the terms of a block are read, those of the next one are on their way.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
 
+#include "kernels/ant/fast_batch.h"
 #include "kernels/ant/fast_sum.h"
 #include "kernels/fast_numbers.h"
 
@@ -77,12 +78,10 @@ ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end,
   return block->rows < rows ? EE_BAD_ANCHOR_ID : status;
 }
 
-// kGroup terms at most. A row of float32 is summed where it goes.
+// 1 to kGroup terms. A row of float32 is summed where it goes.
 inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const float* weights, size_t count,
                           ee_type type, unsigned char* out) {
-  if (count == 0) {
-    __builtin_memset(out, 0, tiles.count() * SizeOf(type));
-  } else if (type == EE_FLOAT32) {
+  if (type == EE_FLOAT32) {
     SumGroup(tiles, anchors, weights, count, out);
   } else {
     float numbers[kBuffer];
@@ -91,14 +90,18 @@ inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const flo
   }
 }
 
-inline void WriteBlock(const FastTable& table, const Block& block, size_t row, const RowWriter& rows,
-                       double* total) {
-  const size_t shortest_long = rows.columns < kLanes ? 0 : kGroup + 1;
+inline bool IsShort(size_t count, size_t columns) {
+  return count > 0 && count <= kGroup && columns >= kLanes;
+}
+
+// The rows of a block that are not short.
+__attribute__((noinline)) inline void WriteOtherRows(const FastTable& table, const Block& block, size_t row,
+                                                     const RowWriter& rows, double* total) {
   const uint32_t* anchors = block.terms.anchors;
   const float* weights = block.terms.weights;
   for (size_t j = 0; j < block.rows; ++j) {
     const size_t count = block.Count(j);
-    if (count >= shortest_long) {
+    if (!IsShort(count, rows.columns)) {
       __builtin_memset(total, 0, rows.columns * sizeof(double));
       AddToTotal(table, anchors, weights, count, total);
       StoreTotal(total, rows.columns, rows.type, rows.At(row + j, 0));
@@ -106,13 +109,18 @@ inline void WriteBlock(const FastTable& table, const Block& block, size_t row, c
     anchors += count;
     weights += count;
   }
-  if (shortest_long == 0) return;
+}
+
+// Those that are, of `fewest` terms at least.
+__attribute__((noinline)) inline void WriteShortRows(const FastTable& table, const Block& block, size_t row,
+                                                     size_t fewest, const RowWriter& rows) {
+  if (rows.columns < kLanes) return;
   for (Tiles tiles(table); tiles.Next();) {
-    anchors = block.terms.anchors;
-    weights = block.terms.weights;
+    const uint32_t* anchors = block.terms.anchors;
+    const float* weights = block.terms.weights;
     for (size_t j = 0; j < block.rows; ++j) {
       const size_t count = block.Count(j);
-      if (count < shortest_long) {
+      if (count >= fewest && IsShort(count, rows.columns)) {
         unsigned char* const out = rows.At(row + j, tiles.begin());
         PrefetchOutput(out, tiles.count() * SizeOf(rows.type));
         WriteShortRow(tiles, anchors, weights, count, rows.type, out);
@@ -123,18 +131,27 @@ inline void WriteBlock(const FastTable& table, const Block& block, size_t row, c
   }
 }
 
-// Rows of the ids begin .. end-1, the first of them to `first`. Needs a double for each column.
-inline ee_status WriteRows(const FastTable& table, const Ids& ids, size_t begin, size_t end, void* first,
-                           ee_type type, double* total, size_t* bad_position) {
-  const RowWriter rows{static_cast<unsigned char*>(first), type, static_cast<size_t>(table.embedding_dim)};
+// Rows of the ids begin .. end-1, the first of them to rows.At(0, 0); by a batch, where there is one. Needs a
+// double for each column.
+__attribute__((noinline)) inline ee_status WriteRows(const FastTable& table, const Ids& ids, size_t begin,
+                                                     size_t end, const RowWriter& rows, double* total,
+                                                     Batch* batch, size_t* bad_position) {
+  const size_t fewest = batch == nullptr ? 1 : kPiece + 1;
   Block block;
   for (size_t i = begin; i < end;) {
     ee_status status = FillBlock(table, ids, i, end, end, table.weight_scale, &block);
-    WriteBlock(table, block, i - begin, rows, total);
+    WriteOtherRows(table, block, i - begin, rows, total);
+    WriteShortRows(table, block, i - begin, fewest, rows);
     i += block.rows;
-    if (status == EE_OK && block.rows == 0) {
+    const bool is_long = status == EE_OK && block.rows == 0;
+    if (batch != nullptr) {
+      batch->Add(block);
+      const bool is_last = is_long || status != EE_OK || i == end;
+      if (is_last || !batch->HasRoom()) batch->Write(rows.At(i - begin - batch->rows(), 0));
+    }
+    if (is_long) {
       status = SumLongRow(table, block.ranges[0], &block, total);
-      if (status == EE_OK) StoreTotal(total, rows.columns, type, rows.At(i++ - begin, 0));
+      if (status == EE_OK) StoreTotal(total, rows.columns, rows.type, rows.At(i++ - begin, 0));
     }
     if (status != EE_OK) {
       *bad_position = i;
@@ -144,14 +161,27 @@ inline ee_status WriteRows(const FastTable& table, const Ids& ids, size_t begin,
   return EE_OK;
 }
 
+// A function of its own, because a batch takes 60 kB of the stack.
+__attribute__((noinline)) inline ee_status WriteBatches(const FastTable& table, const Ids& ids, size_t begin,
+                                                        size_t end, const RowWriter& rows, double* total,
+                                                        size_t* bad_position) {
+  Batch batch(table);
+  return WriteRows(table, ids, begin, end, rows, total, &batch, bad_position);
+}
+
 inline Size GatherScratch(const Table& table) { return static_cast<uint64_t>(table.embedding_dim); }
 
 // Gather, by any loops.
 inline ee_status GatherBy(const Loops& loops, const Table& table, const Ids& ids, size_t begin, size_t end,
                           const Output& rows, double* scratch, size_t* bad_position) {
-  const size_t first = begin * static_cast<size_t>(table.embedding_dim) * SizeOf(rows.type);
-  return WriteRows(FastTable(table, loops), ids, begin, end, static_cast<unsigned char*>(rows.data) + first,
-                   rows.type, scratch, bad_position);
+  const size_t columns = static_cast<size_t>(table.embedding_dim);
+  const size_t first = begin * columns * SizeOf(rows.type);
+  const RowWriter to{static_cast<unsigned char*>(rows.data) + first, rows.type, columns};
+  const FastTable fast(table, loops);
+  if (rows.type == EE_FLOAT32 && BatchesPay(table, end - begin)) {
+    return WriteBatches(fast, ids, begin, end, to, scratch, bad_position);
+  }
+  return WriteRows(fast, ids, begin, end, to, scratch, nullptr, bad_position);
 }
 
 inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,

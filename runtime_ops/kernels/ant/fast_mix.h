@@ -6,8 +6,8 @@
 // An anchor that a bag does not name is multiplied by 0, which is nothing only where the anchor is finite. So
 // results that are not finite are none, and their bags are made from their terms.
 //
-// Rows of a gather are not made like this: a row has few terms, which allow for short runs only (below). It
-// paid where a row names three quarters of the anchors, 64 of them or more, and never below.
+// Rows of a gather are not made like this: a row has few terms, which allow for short runs only (below), and
+// the terms alone were faster (README.md).
 //
 // How precise: a sum of weights is rounded once, and a term as kernels/fast_product.h says. Runs are as long
 // as the 8 roundings of sums of up to 64 terms, and terms / 8 for more, let them be (kernels/use.h).
@@ -22,12 +22,6 @@ namespace {
 
 constexpr size_t kMixNumbers = 1 << 13;  // of all bags of a product: more would not stay in cache
 constexpr size_t kMixBags = 64, kFewestMixBags = 8;
-#if defined(__SSE2__) && \
-    !defined(__AVX__)  // its registers are few and narrow, and its code is not to be large
-constexpr bool kMultiplies = false;
-#else
-constexpr bool kMultiplies = true;
-#endif
 constexpr size_t kMixColumns = 64;  // of float16 anchors that are widened at a time
 
 // Of a sum of `terms` terms; 0: none is precise enough.
@@ -62,7 +56,7 @@ class Mix {
         weights_(AlignedFloats(scratch)) {}
 
   static bool Takes(const Table& table) {
-    return kMultiplies && table.num_anchors <= static_cast<int64_t>(kMixNumbers / kFewestMixBags) &&
+    return !kIsSmall && table.num_anchors <= static_cast<int64_t>(kMixNumbers / kFewestMixBags) &&
            table.embedding_dim >= static_cast<int64_t>(kLanes);
   }
   static uint64_t Doubles(const Table& table) {
@@ -79,7 +73,7 @@ class Mix {
 
   // Writes `bags` rows from rows.At(first, 0) on, and returns a bit for each that is not finite.
   uint64_t Write(size_t bags, size_t run, const RowWriter& rows, size_t first) const {
-    if (!kMultiplies) return 0;
+    if (kIsSmall) return 0;
     Product product;
     product.state = reinterpret_cast<const unsigned char*>(weights_);
     product.row_step = anchors_ * sizeof(float);

@@ -26,17 +26,43 @@ struct Part {
 // out[c] = sum over t < terms of factors[t] * anchor[ids[t]][c]; float32 at any alignment.
 using SumFunction = void(const Part& part, const uint32_t* ids, const float* factors, unsigned char* out);
 
+// A row of a batch (kernels/ant/fast_batch.h), and the first of its terms.
+struct RowTerms {
+  uint16_t row, first;
+};
+
+// Some columns of rows of a batch.
+struct RowSums {
+  const float* tile;        // kTileColumns columns of all anchors
+  const uint16_t* anchors;  // of each term, where its anchor begins in the tile
+  const float* weights;     // of each term
+  unsigned char* out;       // where row 0 goes, float32 at any alignment
+  size_t step;              // bytes from one row to the next
+};
+
+using SumRowsFunction = void(RowSums sums, const RowTerms* rows, size_t count);
+
+constexpr size_t kPiece = 8;
+constexpr size_t kTileColumns = 64;
+
 // The innermost loops, which may be those of a better instruction set than that of what calls them.
 struct Loops {
-  SumFunction* wholes[2];  // kPiece terms, of float32 and of float16 anchors
-  SumFunction* adding[2];  // the same, added to what is in out
+  SumFunction* wholes[2];         // kPiece terms, of float32 and of float16 anchors
+  SumFunction* adding[2];         // the same, added to what is in out
+  SumRowsFunction* rows[kPiece];  // 1 to kPiece terms a row
   size_t lanes;
   void (*multiply)(const Product& product);
 };
 
 namespace {
 
-constexpr size_t kPiece = 8;
+// SSE2 alone: registers are few and narrow, and code is not to be large.
+#if defined(__SSE2__) && !defined(__AVX__)
+constexpr bool kIsSmall = true;
+#else
+constexpr bool kIsSmall = false;
+#endif
+
 constexpr size_t kGroup = 4 * kPiece;
 constexpr size_t kTile = 512;  // columns at most that are summed at a time, so that buffers fit the stack
 
@@ -64,8 +90,23 @@ __attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&
   }
 }
 
-// out[c] = sum over t < kCount of weights[t] * anchor[anchors[t]][c]; float32 at any alignment. kAdds: what
-// is in out[c] is added to it.
+// out[c] = sum over t < kCount of weights[t] * anchors[t][c]; float32 at any alignment. kAdds: what is in
+// out[c] is added to it.
+template <size_t kCount, class Anchor, bool kAdds>
+__attribute__((always_inline)) inline void SumColumns(const unsigned char* const (&anchors)[kCount],
+                                                      const Floats (&weights)[kCount], size_t count,
+                                                      unsigned char* out) {
+  const auto sum = [&](size_t c) __attribute__((always_inline)) {
+    const Floats terms = SumAt<Anchor, kCount>(anchors, weights, c);
+    return kAdds ? LoadFloats(out + c * sizeof(float)) + terms : terms;
+  };
+  const size_t last = count - kLanes;  // some columns a second time, with the same result
+  const Floats rest = sum(last);
+#pragma GCC unroll 1
+  for (size_t c = 0; c < last; c += kLanes) StoreFloats(sum(c), out + c * sizeof(float));
+  StoreFloats(rest, out + last * sizeof(float));
+}
+
 template <size_t kCount, class Anchor, bool kAdds = false>
 void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsigned char* out) {
   const unsigned char* anchors[kCount];
@@ -75,16 +116,30 @@ void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsig
     anchors[t] = part.first + ids[t] * part.anchor_bytes;
     weights[t] = Broadcast(factors[t]);
   }
-  const size_t count = part.count;  // a store could change what `part` refers to
-  const auto sum = [&](size_t c) __attribute__((always_inline)) {
-    const Floats terms = SumAt<Anchor, kCount>(anchors, weights, c);
-    return kAdds ? LoadFloats(out + c * sizeof(float)) + terms : terms;
-  };
-  const size_t last = count - kLanes;  // some columns a second time, with the same result
-  const Floats rest = sum(last);
-  for (size_t c = 0; c < last; c += kLanes) StoreFloats(sum(c), out + c * sizeof(float));
-  StoreFloats(rest, out + last * sizeof(float));
+  SumColumns<kCount, Anchor, kAdds>(anchors, weights, part.count, out);
 }
+
+// The same for some columns of many rows. Of these a processor does not foresee what is written next, and is
+// told. `sums` is a copy, because a store could change the caller's.
+template <size_t kCount>
+void SumRows(RowSums sums, const RowTerms* rows, size_t count) {
+  constexpr size_t kRowsAhead = 12;
+  for (const RowTerms* row = rows; row < rows + count; ++row) {
+    const unsigned char* anchors[kCount];
+    Floats weights[kCount];
+#pragma GCC unroll 8
+    for (size_t t = 0; t < kCount; ++t) {
+      anchors[t] = reinterpret_cast<const unsigned char*>(sums.tile + sums.anchors[row->first + t]);
+      weights[t] = Broadcast(sums.weights[row->first + t]);
+    }
+    unsigned char* const out = sums.out + row->row * sums.step;
+    PrefetchOutput(out, kTileColumns * sizeof(float), kRowsAhead * sums.step);
+    SumColumns<kCount, float, false>(anchors, weights, kTileColumns, out);
+  }
+}
+
+template <size_t kCount>
+constexpr SumRowsFunction* kSumRows = kIsSmall ? nullptr : SumRows<kCount>;
 
 // Of less than kPiece terms.
 template <class Anchor>
@@ -98,10 +153,12 @@ using HalfAnchor = Half;
 #else
 using HalfAnchor = float;
 #endif
-constexpr Loops kLoops{{SumPiece<kPiece, float>, SumPiece<kPiece, HalfAnchor>},
-                       {SumPiece<kPiece, float, true>, SumPiece<kPiece, HalfAnchor, true>},
-                       kLanes,
-                       MultiplyAll};
+constexpr Loops kLoops{
+    {SumPiece<kPiece, float>, SumPiece<kPiece, HalfAnchor>},
+    {SumPiece<kPiece, float, true>, SumPiece<kPiece, HalfAnchor, true>},
+    {kSumRows<1>, kSumRows<2>, kSumRows<3>, kSumRows<4>, kSumRows<5>, kSumRows<6>, kSumRows<7>, kSumRows<8>},
+    kLanes,
+    MultiplyAll};
 
 constexpr size_t kBuffer = kTile + kLanes;  // columns that a tile may have
 
