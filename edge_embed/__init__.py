@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         OutputError,
         ParityError,
         SizeError,
+        TimeLimitError,
     )
     from edge_embed.layers.ant import ANTEmbedding
     from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
@@ -52,6 +53,7 @@ __all__ = [
     "TTEmbedding",
     "TTEmbeddingBag",
     "TiedOutput",
+    "TimeLimitError",
     "__version__",
     "check",
     "create_session",
@@ -81,6 +83,7 @@ _MODULE_OF = {
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
+    "TimeLimitError": "edge_embed.errors",
     "check": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",

@@ -37,6 +37,10 @@ class LatencyError(EdgeEmbedError):
     exit_code = 5
 
 
+class TimeLimitError(EdgeEmbedError):
+    """A step that took longer than it may, and was ended."""
+
+
 class OutputError(EdgeEmbedError):
     """The result could not be written (disk full, no permission); nothing partial is left behind."""
 

@@ -3,7 +3,8 @@
 The writer works in a private directory next to the target, on the same file system, under the final file
 names, so it makes the file itself: with the permissions of any new file, and with relative names (external
 data) already right. A kill in the middle leaves the target as it was and one ``.edge-embed-*`` directory,
-safe to delete.
+safe to delete; where a command runs in a child process, its parent does so. A later run does not: whether another
+process still writes there cannot be told on file systems that containers or machines share.
 
 Without ``force`` the move is a hard link, which fails when the name is taken: a file that appears while we
 work is never overwritten. Where hard links do not exist (FAT, some network mounts) the name is claimed with
@@ -23,6 +24,8 @@ from pathlib import Path
 from edge_embed.errors import BadInputError, OutputError
 
 StrPath = str | os.PathLike[str]
+
+FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file where private folders are noted, for whoever outlives this process
 
 _REMEDIES = {
     errno.ENOSPC: "free some space or choose another output path",
@@ -81,6 +84,7 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
         for target in targets:
             check_target(target, force)
         folder = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=parent))
+        _note(folder)
     try:
         temporaries = [folder / target.name for target in targets]
         with _output_errors(targets[-1], within=folder):
@@ -91,6 +95,20 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
             _publish(temporaries, targets, force)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _note(folder: Path) -> None:
+    place = os.environ.get(FOLDERS)
+    if place is not None:
+        with suppress(OSError), open(place, "ab") as file:  # it may have gone
+            file.write(os.fsencode(folder) + b"\0")
+
+
+def remove_noted(place: Path) -> None:
+    """Remove the private folders that a process has noted there and not removed itself."""
+    with suppress(OSError):
+        for name in place.read_bytes().split(b"\0")[:-1]:
+            shutil.rmtree(os.fsdecode(name), ignore_errors=True)
 
 
 def check_target(target: Path, force: bool) -> None:

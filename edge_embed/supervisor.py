@@ -1,8 +1,9 @@
-"""Runs a command in a process of its own, because a model can end the process that opens it.
+"""Runs a command in a process of its own, because a model can end the process that opens it, or never let go of it.
 
 Native code of runtimes crashes on some files. The command then ends with a message and an exit code like any other
-error, instead of a signal, and what it had put into the temporary folder is removed. The child ends when the parent
-does, however that ends.
+error, instead of a signal, and what it had put into temporary folders is removed; so it is after a step that took too
+long, and after an interrupt or a request to end while native code runs. The child ends when the parent does, however
+that ends.
 """
 
 import ctypes
@@ -16,7 +17,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_ALIVE, _STEP = "EDGE_EMBED_SUPERVISOR", "EDGE_EMBED_STEP"
+from edge_embed.files import FOLDERS, remove_noted
+from edge_embed.steps import STEP, too_long
+
+_ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 3.0  # seconds that a child has to end by itself
@@ -33,21 +37,23 @@ def can_supervise() -> bool:
     return sys.platform != "win32"
 
 
-def run_supervised(arguments: Sequence[str], on_crash: Callable[[str], int]) -> int:
+def run_supervised(arguments: Sequence[str], on_end: Callable[[str], int]) -> int:
     """Run the command line in a child process.
 
     Args:
         arguments: of the command line.
-        on_crash: told in words how the child was ended, if a signal ended it; gives the exit code.
+        on_end: told in words why the child was ended, if it did not end by itself; gives the exit code.
 
     Returns:
         The exit code.
     """
     listening, speaking = os.pipe()  # the child sees the end of this pipe when this process ends
     signal.signal(signal.SIGTERM, _leave)
-    with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as folder:
-        step = Path(folder) / "step"
-        variables = {_ALIVE: str(listening), _STEP: str(step), "TMPDIR": folder}
+    with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        step, folders = folder / "step", folder / "folders"
+        step.touch()
+        variables = {_ALIVE: str(listening), STEP: str(step), FOLDERS: str(folders), "TMPDIR": name}
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, *arguments],
             env={**os.environ, **variables},
@@ -55,23 +61,43 @@ def run_supervised(arguments: Sequence[str], on_crash: Callable[[str], int]) -> 
         )
         os.close(listening)
         try:
-            code = _wait(child)
+            ended = _wait(child)
         finally:
             _end(child)
             os.close(speaking)
-        if code >= 0:
-            return code
-        where = step.read_text("utf-8") if step.exists() else ""
-        return on_crash(f"ended by signal {signal.Signals(-code).name}" + (f" in step {where!r}" if where else ""))
+            remove_noted(folders)
+        return child.returncode if ended and child.returncode >= 0 else on_end(_reason(child.returncode, ended, step))
 
 
-def _wait(child: "subprocess.Popen[bytes]") -> int:
-    with suppress(KeyboardInterrupt):
-        return child.wait()
-    with suppress(subprocess.TimeoutExpired):  # a terminal interrupts the child too
-        return child.wait(_PATIENCE)
-    child.send_signal(signal.SIGINT)
-    return child.wait()
+def _wait(child: "subprocess.Popen[bytes]") -> bool:
+    """Whether the child has ended; not after an interrupt that native code takes no notice of."""
+    try:
+        child.wait()
+        return True
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
+    for again in (False, True):  # a terminal interrupts the child too
+        if again:
+            child.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_PATIENCE)
+            return True
+    child.kill()
+    return False
+
+
+def _reason(code: int, ended: bool, step: Path) -> str:
+    """Why a child was ended by a signal, in words."""
+    name, _, limit = step.read_text("utf-8").partition("\n")
+    if code == -signal.SIGALRM and ended:
+        return too_long(name, limit)
+    where = f" in step {name!r}" if name else ""
+    if not ended:
+        return f"interrupted{where}"
+    return (
+        f"ended by signal {signal.Signals(-code).name}{where}: a runtime crashed on this file or on its inputs, or "
+        "memory ran out; nothing was written. Opened with a lower graph_optimization_level the file may run"
+    )
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -89,6 +115,7 @@ def is_supervised() -> bool:
     if alive is None:
         return False
     signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends a step that takes too long
     if sys.platform == "linux":  # at once, also in native code that holds the interpreter's lock
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(int(alive),), daemon=True).start()
@@ -98,11 +125,3 @@ def is_supervised() -> bool:
 def _end_with(pipe: int) -> None:
     os.read(pipe, 1)
     os._exit(1)
-
-
-def note_step(name: str) -> None:
-    """Remember what is being done, for the message about a crash."""
-    place = os.environ.get(_STEP)
-    if place is not None:
-        with suppress(OSError):
-            Path(place).write_text(name, "utf-8")

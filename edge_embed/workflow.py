@@ -25,6 +25,7 @@ from edge_embed.program.state_dict import Factory
 from edge_embed.report.check import CheckReport
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
+from edge_embed.steps import limit_steps
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate import validate_export
@@ -204,6 +205,8 @@ def validate(
 
     Raises:
         BadInputError: if a file is damaged. A sound file whose content differs is a failed report instead.
+        TimeLimitError: if a call of ONNX Runtime takes longer than the options allow. What else may go on for ever (the
+            reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
     program = model if isinstance(model, Program) else load(model, example_inputs)
@@ -254,6 +257,7 @@ def check(
     Raises:
         BadInputError: if a file is missing or damaged, or the budget is none or names what the model has not.
         OutputError: if a report cannot be written.
+        TimeLimitError: as for `validate`, by the budget's limit.
     """
     limits = budget if isinstance(budget, Budget) else Budget() if budget is None else read_budget(Path(budget))
     reference = limits.model if model is None else model
@@ -266,7 +270,10 @@ def check(
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
     inputs = [path for path in read if isinstance(path, str | PathLike)]
     places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
-    with reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write:
+    with (
+        limit_steps(limits.targets.time_limit),
+        reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
+    ):
         program = reference if isinstance(reference, Program) else load(reference, example_inputs)
         report = run_check(
             program,

@@ -255,3 +255,20 @@ def test_the_exported_file_needs_nothing_of_the_model(exported: Path) -> None:
     with_library = edge_embed.create_session(exported).run(None, {"ids": ids})
     without = edge_embed.create_session(exported, portable=True).run(None, {"ids": ids})
     np.testing.assert_array_equal(with_library, without)
+
+
+@pytest.mark.parametrize("command", ["doctor", "export"])
+def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, command: str) -> None:
+    """ONNX Runtime 1.31 leaves a file there when it is loaded, for what it sends to its makers."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    arguments = {"doctor": [], "export": [saved, "--target", "onnx", "-o", tmp_path / "out.onnx"]}
+    run_it = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()", command, *arguments[command]]
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run(run_it, env=variables | {"TMPDIR": str(temporary)}, check=True, capture_output=True)
+    assert not list(temporary.iterdir())
+
+
+def test_the_runtime_is_left_as_it_is_in_the_users_own_process() -> None:
+    code = "import os; before = dict(os.environ); import edge_embed.workflow; assert dict(os.environ) == before"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -202,7 +202,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("mounting a small file system needs root")
+        pytest.skip("mounting a small file system needs root: run the tests as root")
     yield tmp_path
     subprocess.run(["umount", str(tmp_path)], check=True)
 

@@ -130,7 +130,7 @@ class TestBlocks:
 
     def test_the_javascript_program_runs(self, workplace: Path, tmp_path: Path) -> None:
         if problems := make_target("node").lacks():
-            pytest.skip(problems[0].what)
+            pytest.skip("; ".join(f"{problem.what}: {problem.remedy}" for problem in problems))
         try:
             runtime = fetch_runtime(300)
         except NotRunError as error:
@@ -157,7 +157,10 @@ def _headers() -> Path:
     for folder in map(Path, folders):
         if (folder / "onnxruntime_cxx_api.h").is_file():
             return folder
-    pytest.skip("the C headers of ONNX Runtime are here, its C++ header onnxruntime_cxx_api.h is not")
+    pytest.skip(
+        "the C headers of ONNX Runtime are here, its C++ header onnxruntime_cxx_api.h is not: set "
+        "ONNXRUNTIME_INCLUDE_DIR to a folder that has both"
+    )
 
 
 class TestCommandLine:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 import torch
 
 import edge_embed
+
+from .endless import make_endless
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 COMMAND = [sys.executable, "-P", "-c", "import sys; from edge_embed.cli import run; run()"]
@@ -39,6 +42,8 @@ def files(tmp_path_factory):
     layer = edge_embed.DPQEmbedding(50, 8, num_codes=4, num_groups=2)
     edge_embed.save(layer, folder / "model.pt", torch.tensor([1, 2]))
     edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx")
+    for name in ("python", "native"):
+        make_endless(folder / "model.onnx", folder / f"{name}.onnx", in_reference=name == "python")
     return folder
 
 
@@ -47,7 +52,7 @@ def library(tmp_path):
     def build(what):
         compiler = shutil.which("cc")
         if compiler is None:
-            pytest.skip("no C compiler")
+            pytest.skip("no C compiler cc is found (Debian: apt-get install gcc)")
         source, path = tmp_path / "hostile.c", tmp_path / "libhostile.so"
         source.write_text(HOSTILE.replace("WHAT", what))
         version = f'-DVERSION="{metadata.version("edge-embed")}"'
@@ -62,28 +67,37 @@ def environment(folder, library=None):
     return chosen | ({"EDGE_EMBED_LIBRARY": str(library)} if library else {})
 
 
-def validate(files, *options):
-    return [*COMMAND, "validate", files / "model.pt", files / "model.onnx", "--iterations", "2", *options]
+def validate(files, *options, exported="model.onnx"):
+    return [*COMMAND, "validate", files / "model.pt", files / exported, "--iterations", "2", *options]
 
 
-def test_a_crash_is_an_error_with_a_name_and_a_place(files, library, tmp_path):
-    temporary = tmp_path / "tmp"
+@pytest.mark.parametrize(
+    ("what", "options", "how"),
+    [
+        ("abort()", [], "ended by signal SIGABRT in step 'custom op: [^']+ is opened': a runtime crashed"),
+        pytest.param(
+            "for (;;) sleep(1)",
+            ["--time-limit", "20"],
+            "step 'custom op: [^']+ is opened' took more than 20 s, the time limit, and was ended",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["crash", "never returns"],
+)
+def test_what_a_library_does_to_the_process_is_told_and_leaves_nothing(files, library, tmp_path, what, options, how):
+    temporary, output, hostile = tmp_path / "temporary", tmp_path / "output", library(what)
     temporary.mkdir()
-    command = validate(files, "--json", "--html", tmp_path / "report.html")
+    output.mkdir()
+    command = validate(files, "--json", *options, "--html", output / "report.html")
     done = subprocess.run(
-        command,
-        env=environment(temporary, library("abort()")),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        command, env=environment(temporary, hostile), capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 1
-    assert "Error: ended by signal SIGABRT in step 'paths of embedding'" in done.stderr
+    assert re.search(f"Error: {how}", done.stderr)
     assert "Traceback" not in done.stderr
     assert json.loads(done.stdout)["exit_code"] == 1
     assert not list(temporary.iterdir())
-    assert not (tmp_path / "report.html").exists()
+    assert not list(output.iterdir())
 
 
 def test_results_and_exit_codes_pass_through(files, tmp_path):
@@ -126,9 +140,40 @@ def _wait_for(condition):
         time.sleep(0.05)
 
 
-def test_a_request_to_end_leaves_no_part_of_a_report(files, tmp_path):
-    process = subprocess.Popen([*validate(files, "--html", tmp_path / "report.html"), "--cases", "30000"])
-    _wait_for(lambda: any(tmp_path.glob(".edge-embed-*")))
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
-    assert not list(tmp_path.iterdir())
+IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "portable body: the example"
+
+
+@pytest.mark.parametrize(
+    ("model", "running", "how", "code", "message"),
+    [
+        ("python", IN_PYTHON, signal.SIGINT, 1, "Aborted!"),
+        ("native", IN_NATIVE, signal.SIGINT, 1, f"Error: interrupted in step {IN_NATIVE!r}"),
+        ("python", IN_PYTHON, signal.SIGTERM, 143, ""),
+        ("native", IN_NATIVE, signal.SIGTERM, 143, ""),
+    ],
+)
+def test_a_signal_to_the_parent_alone_ends_both(files, tmp_path, model, running, how, code, message):
+    """The model never ends by itself; native code takes no notice of signals."""
+    temporary, output = tmp_path / "temporary", tmp_path / "output"
+    temporary.mkdir()
+    output.mkdir()
+    process = subprocess.Popen(
+        validate(files, "--html", output / "report.html", exported=f"{model}.onnx"),
+        env=environment(temporary),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _wait_for(lambda: any(running in path.read_text() for path in temporary.glob("*/step")))
+        assert any(output.glob(".edge-embed-*"))
+        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    finally:
+        process.send_signal(how)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    assert message in said
+    assert "Traceback" not in said
+    assert not _runs(child)
+    assert not list(temporary.iterdir())
+    assert not list(output.iterdir())

@@ -24,6 +24,7 @@ from edge_embed.report.check import MODEL, BaseResult, Comparison, Finding, Side
 from edge_embed.report.results import Status
 from edge_embed.runtime.library import get_library_path
 from edge_embed.runtime.session import create_session
+from edge_embed.steps import step
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import latency, model_inputs, paths
 from edge_embed.validation.call import TableCall
@@ -71,7 +72,8 @@ class SideModel:
         except Exception as error:  # the runtime's exceptions share no base class
             reason = one_line(error)
             raise BadInputError(f"{self.library}: cannot be registered as operator library: {reason}") from error
-        return create_session(path, portable=True, options=options)  # its library is the one registered above
+        with step(f"{self.name}: {path.name} is opened"):
+            return create_session(path, portable=True, options=options)  # its library is the one registered above
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@
     [targets]
     require = ["local", "arm64"]    where it must run and agree, as `edge-embed validate --target` takes them
     instructions = "1 %"            growth, against the baseline, of what a target counts exactly
-    time_limit = 600                seconds of each step there
+    time_limit = 600                seconds of each step, there and in the check itself
 
     [metric]                        your function gets run(feeds) -> outputs; higher is better
     function = "mytask.metrics:accuracy"

@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, TimeLimitError
 from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.budget import MetricBudget
 from edge_embed.program.program import Program, array
 from edge_embed.program.state_dict import import_function
 from edge_embed.report.check import Finding, MetricResult
 from edge_embed.report.results import Status
-from edge_embed.runtime.session import create_session
-from edge_embed.validation.paths import missing_library, quiet_options
+from edge_embed.validation.paths import missing_library, open_session, quiet_options, run_session
 
 Arrays = Mapping[str, NDArray[Any]]
 Run = Callable[[Arrays], dict[str, NDArray[Any]]]
@@ -59,9 +58,9 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
 
 
 def _session(path: Path) -> Run:
-    session = create_session(path, portable=bool(missing_library()), options=quiet_options(threads=1))
+    session = open_session(path, portable=bool(missing_library()), options=quiet_options(threads=1))
     names = [output.name for output in session.get_outputs()]
-    return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    return lambda feeds: dict(zip(names, run_session(session, names, feeds, f"metric: {path.name}"), strict=True))
 
 
 def _training_form(program: Program) -> Run:
@@ -76,6 +75,8 @@ def _training_form(program: Program) -> Run:
 def _value(metric: Callable[..., Any], run: Run, function: str, form: str) -> float:
     try:
         found = metric(run)
+    except TimeLimitError:
+        raise
     except (Exception, SystemExit) as error:  # the user's own code
         reason = f"{type(error).__name__}: {error!s:.200}"
         raise BadInputError(f"metric {function} failed on {form}: {reason}") from error

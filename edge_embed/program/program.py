@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.steps import step
 
 
 class ProgramModule(nn.Module):
@@ -140,7 +141,8 @@ class Program:
             ids = isinstance(value, Tensor) and declared.holds_integers and not value.is_floating_point()
             if problem := declared.mismatch(value.to(declared.dtype) if ids else value):
                 raise BadInputError(f"input {declared.name}: got {problem}")
-        return tuple(self.module(*inputs))
+        with step("the training form runs"):
+            return tuple(self.module(*inputs))
 
     def check_example(self) -> None:
         """Run the model on its own example inputs.

@@ -21,11 +21,14 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import get_library_path
+from edge_embed.steps import step
 from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
+from edge_embed.targets.times import seconds_of
 
 _PROVIDER = "CUDAExecutionProvider"
 _COPIES = ("MemcpyToHost", "MemcpyFromHost")
 _FATAL_ONLY = 4  # errors come back as exceptions
+_RUNS = "the model runs on the GPU"
 
 
 @dataclass(frozen=True)
@@ -45,18 +48,16 @@ class CudaModel:
 
     def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
         """Run all cases; times include copying inputs there and outputs back."""
-        first, *calls = (self._seconds(cases[0]) for _ in range(1 + options.iterations))
-        outputs = [self._call(feeds) for feeds in cases]
+        first, *calls = (seconds_of(lambda: self._call(cases[0]), _RUNS) for _ in range(1 + options.iterations))
+        outputs = []
+        for feeds in cases:
+            with step(_RUNS):
+                outputs.append(self._call(feeds))
         versions = {"onnxruntime": ort.__version__}
         return TargetRun(outputs, versions, TargetTimes(self.create, first, tuple(calls)), {"copies": self.copies})
 
     def _call(self, feeds: Feeds) -> list[NDArray[Any]]:
         return [np.asarray(output) for output in self.session.run(list(self.output_names), dict(feeds))]
-
-    def _seconds(self, feeds: Feeds) -> float:
-        start = time.perf_counter()
-        self._call(feeds)
-        return time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,10 @@ class Cuda:
             optimized = Path(folder) / "optimized.onnx"
             chosen.optimized_model_filepath = str(optimized)
             start = time.perf_counter()
-            session = ort.InferenceSession(str(subject.model), chosen, providers=[_PROVIDER, "CPUExecutionProvider"])
+            with step("a session on the GPU is made"):
+                session = ort.InferenceSession(
+                    str(subject.model), chosen, providers=[_PROVIDER, "CPUExecutionProvider"]
+                )
             create = time.perf_counter() - start
             if _PROVIDER not in session.get_providers():
                 raise NotRunError(

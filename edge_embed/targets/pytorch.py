@@ -1,6 +1,5 @@
 """``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -12,7 +11,9 @@ from torch import Tensor
 
 from edge_embed.program.program import Program, ProgramModule, array
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.steps import step
 from edge_embed.targets.target import Feeds, RunOptions, Subject, TargetRun, Tokenizer
+from edge_embed.targets.times import seconds_of
 
 Device = Literal["cpu", "cuda"]
 
@@ -28,8 +29,12 @@ class TorchModel:
     def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
         """Run all cases."""
         inputs = [self._inputs(feeds) for feeds in cases]
-        first, *calls = (self._seconds(inputs[0]) for _ in range(1 + options.iterations))
-        outputs = [[array(output.cpu()) for output in self._call(values)] for values in inputs]
+        what = f"the training form runs on {self.device}"
+        first, *calls = (seconds_of(lambda: self._call(inputs[0]), what) for _ in range(1 + options.iterations))
+        outputs = []
+        for values in inputs:
+            with step(what):
+                outputs.append([array(output.cpu()) for output in self._call(values)])
         return TargetRun(outputs, _versions(self.device), TargetTimes(None, first, tuple(calls)))
 
     def _inputs(self, feeds: Feeds) -> list[Tensor]:
@@ -41,11 +46,6 @@ class TorchModel:
         if self.device == "cuda":
             torch.cuda.synchronize()
         return results
-
-    def _seconds(self, inputs: Sequence[Tensor]) -> float:
-        start = time.perf_counter()
-        self._call(inputs)
-        return time.perf_counter() - start
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from edge_embed.errors import one_line
 from edge_embed.report.targets import Evidence, Problem
+from edge_embed.steps import step
 from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
 
 
@@ -52,11 +54,15 @@ class ReferenceModel:
     def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
         """Run all cases; nothing is timed."""
         try:
-            outputs = [self.evaluator.run(list(self.output_names), dict(feeds)) for feeds in cases]
+            outputs = [self._call(feeds) for feeds in cases]
         except Exception as error:
             # Its operators are incomplete in many ways; whether our own body runs on it is known from the tables.
             raise NotRunError(f"it cannot run this model: {one_line(error)}") from error
-        return TargetRun([list(map(np.asarray, results)) for results in outputs], {"onnx": onnx.__version__})
+        return TargetRun(outputs, {"onnx": onnx.__version__})
+
+    def _call(self, feeds: Feeds) -> list[NDArray[Any]]:
+        with step("the reference evaluator runs"):
+            return list(map(np.asarray, self.evaluator.run(list(self.output_names), dict(feeds))))
 
 
 def open_model(path: Path, output_names: Sequence[str]) -> ReferenceModel:

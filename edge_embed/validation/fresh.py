@@ -1,8 +1,6 @@
 """What a session takes in a process of its own: memory, and the time until the first answer."""
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.steps import step_limit
+from edge_embed.targets.process import run_tool
+from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import resident
-
-_TIMEOUT = 600
 
 
 @dataclass(frozen=True)
@@ -39,19 +38,13 @@ def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) 
     """Run a model once, with an operator library, in a process of its own.
 
     Raises:
-        NotRunError: it cannot be measured here, or the process failed.
+        NotRunError: it cannot be measured here, or the process failed or took too long.
     """
     if not resident.STATUS.exists():
         raise NotRunError(f"{resident.STATUS} is only there on Linux")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         np.savez(inputs, allow_pickle=False, **feeds)
-        command = [sys.executable, "-P", resident.__file__, str(path), str(library), str(inputs)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
-        except subprocess.TimeoutExpired as error:
-            raise NotRunError(f"the measuring process took more than {_TIMEOUT} s") from error
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise NotRunError(f"the measuring process ended with {done.returncode}: {last:.200}")
-    return Fresh(**json.loads(done.stdout))
+        command = script_command(resident.__file__, path, library, inputs)
+        done = run_tool(command, step_limit(), what="the measuring process")
+    return Fresh(**json.loads(done.printed))

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
 from edge_embed.report.results import LatencyResult, LatencySection
+from edge_embed.steps import step
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths
 from edge_embed.validation.call import TableCall
@@ -145,7 +146,8 @@ def _sessions(
 def touch_table(call: TableCall, session: ort.InferenceSession, random: np.random.Generator) -> None:
     """Touch every row once: the first read of a mapped page costs more than the look-up."""
     for feeds in call.all_rows(random):
-        session.run(None, dict(feeds))
+        with step(f"all rows of table {call.table.name} are read"):
+            session.run(None, dict(feeds))
 
 
 def _write_empty(inputs: list[onnx.ValueInfoProto], folder: Path) -> Path:

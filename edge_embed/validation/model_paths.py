@@ -16,10 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from edge_embed.errors import one_line
+from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
 from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
+from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
 from edge_embed.validation import paths
@@ -128,7 +129,8 @@ def compare_model(
 
 @torch.no_grad()
 def _run_oracle(lowered: LoweredProgram, case: ModelCase) -> Arrays:
-    return [array(output) for output in OracleInterpreter(lowered).run(*case.inputs)]
+    with step(f"{paths.ORACLE}: {case.name}"):
+        return [array(output) for output in OracleInterpreter(lowered).run(*case.inputs)]
 
 
 def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
@@ -137,9 +139,9 @@ def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
 
 
 def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -> RunModel:
-    session = paths.open_session(exported.path, portable)
-    names = list(lowered.program.output_names)
-    return lambda case: [np.asarray(output) for output in session.run(names, case.feeds(lowered.program))]
+    session, names = paths.open_session(exported.path, portable), lowered.program.output_names
+    path = paths.PORTABLE if portable else paths.CUSTOM
+    return lambda case: paths.run_session(session, names, case.feeds(lowered.program), f"{path}: {case.name}")
 
 
 def compare_target(
@@ -199,6 +201,8 @@ def run_path(
             for index, (output, got) in enumerate(zip(output_names, run(case), strict=True)):
                 bounds = options.atol.of(output), options.rtol.of(output)
                 errors[output].add(case.name, *_scored(case, index, got), *bounds)
+    except TimeLimitError:
+        raise
     except NotRunError as error:
         return PathResult(name, "not run", str(error), ())
     except RunFailedError as error:  # says itself what failed

@@ -75,7 +75,9 @@ class ValidationOptions:
         save_worst: file that the inputs are written to on which an output was farthest off, on any path or target.
         force: overwrite existing files.
         targets: where the model is to run besides, as on the command line: ``local``, ``arm64:cortex-a53``.
-        time_limit: seconds that each step on a target may take.
+        time_limit: seconds that each step may take: a session that is made, a model or a table that is run on given
+            inputs, whatever a target does in another process. The command line ends every step by it; Python only
+            calls of ONNX Runtime whose outputs are compared, and other processes.
         tokenizer: the file of the tokenizer that the exported file has, to compare ids with.
     """
 

@@ -1,12 +1,18 @@
 """The paths that a model runs on, and how one is opened: names, sessions, reasons why one cannot run."""
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnxruntime as ort
+from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.runtime.library import get_library_path
 from edge_embed.runtime.session import create_session
+from edge_embed.steps import step
 from edge_embed.targets.target import NotRunError
 
 TRAINING = "training form"
@@ -42,7 +48,27 @@ def open_session(path: Path, portable: bool, options: ort.SessionOptions | None 
     """
     if not portable and (reason := missing_library()):
         raise NotRunError(reason)
-    return create_session(path, portable, options or quiet_options())
+    with step(f"{PORTABLE if portable else CUSTOM}: {path.name} is opened"):
+        return create_session(path, portable, options or quiet_options())
+
+
+def run_session(
+    session: ort.InferenceSession, names: Sequence[str] | None, feeds: Mapping[str, NDArray[Any]], what: str
+) -> list[NDArray[Any]]:
+    """Run a session within the time limit.
+
+    Args:
+        session: of ONNX Runtime.
+        names: of the outputs, None for all.
+        feeds: its inputs.
+        what: in words, for the message about one that goes on for ever.
+
+    Raises:
+        TimeLimitError: it took too long.
+    """
+    options = ort.RunOptions()
+    with step(what, partial(setattr, options, "terminate", True)):
+        return list(map(np.asarray, session.run(names, dict(feeds), options)))
 
 
 def quiet_options(threads: int = 0) -> ort.SessionOptions:

@@ -212,7 +212,6 @@ def _opener(
 ) -> Callable[[], Callable[[ModelCase], Arrays]]:
     def opener() -> Callable[[ModelCase], Arrays]:
         session = paths.open_session(exported.path, portable)
-        names = list(program.output_names)
-        return lambda case: [np.asarray(output) for output in session.run(names, feeds[case.name][1])]
+        return lambda case: paths.run_session(session, program.output_names, feeds[case.name][1], case.name)
 
     return opener

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from torch import fx
 
-from edge_embed.errors import one_line
+from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
 from edge_embed.packed.form import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
+from edge_embed.steps import step
 from edge_embed.targets.reference import open_reference
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import paths
@@ -80,8 +81,8 @@ def compare_paths(
         paths.TRAINING: lambda: lambda feeds: call.run_training(program, feeds),
         paths.ORACLE: lambda: call.oracle,
         paths.REFERENCE: lambda: _reference(submodel),
-        paths.PORTABLE: lambda: _sessions(submodel, portable=True),
-        paths.CUSTOM: lambda: _sessions(submodel, portable=False),
+        paths.PORTABLE: lambda: _sessions(call, submodel, portable=True),
+        paths.CUSTOM: lambda: _sessions(call, submodel, portable=False),
     }
     checks = []
     for name, opener in openers.items():
@@ -94,15 +95,17 @@ def _reference(submodel: Submodel | None) -> Run:
     evaluators = {dtype: open_reference(path) for dtype, path in _files(submodel).items()}
 
     def run(feeds: Feeds) -> Results:
-        found: list[Any] = evaluators[_first_type(feeds)].run(None, dict(feeds))  # type: ignore[assignment]
+        with step("the reference evaluator runs a table"):
+            found: list[Any] = evaluators[_first_type(feeds)].run(None, dict(feeds))  # type: ignore[assignment]
         return tuple(map(np.asarray, found))
 
     return run
 
 
-def _sessions(submodel: Submodel | None, portable: bool) -> Run:
+def _sessions(call: TableCall, submodel: Submodel | None, portable: bool) -> Run:
     sessions = {dtype: paths.open_session(path, portable) for dtype, path in _files(submodel).items()}
-    return lambda feeds: tuple(map(np.asarray, sessions[_first_type(feeds)].run(None, dict(feeds))))
+    what = f"{paths.PORTABLE if portable else paths.CUSTOM}: table {call.table.name}, {call.name}"
+    return lambda feeds: tuple(paths.run_session(sessions[_first_type(feeds)], None, feeds, what))
 
 
 def _first_type(feeds: Feeds) -> np.dtype[Any]:
@@ -125,6 +128,8 @@ def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Ca
     for case, wanted in zip(cases, expected, strict=True):
         try:
             problem = call.difference(case, run(case.feeds), wanted)
+        except TimeLimitError:
+            raise
         except Exception as error:
             problem = f"does not run: {one_line(error)}"
         if problem:
@@ -140,6 +145,8 @@ def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Ca
 def _accepts(run: Run, case: Case) -> bool:
     try:
         run(case.feeds)
+    except TimeLimitError:
+        raise
     except Exception:  # each path has its own type of error
         return False
     return True

@@ -14,6 +14,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from edge_embed.report.interval import Interval
+from edge_embed.steps import step
 
 METHOD = (
     "CPU clock of the one thread that runs; I/O binding with outputs allocated before; contenders in random "
@@ -47,7 +48,9 @@ class BoundSession:
         """Bind ``calls`` sets of inputs of the shapes in ``feeds``."""
         self._run = session.run_with_iobinding
         names = [output.name for output in session.get_outputs()]
-        self._results = [ort.OrtValue.ortvalue_from_numpy(result) for result in session.run(names, dict(feeds))]
+        with step("the first call before timed ones"):
+            first = session.run(names, dict(feeds))
+        self._results = [ort.OrtValue.ortvalue_from_numpy(result) for result in first]
         self._inputs: list[dict[str, Any]] = []
         self._bindings = []
         for _ in range(calls):
@@ -116,18 +119,19 @@ def time_rounds(
     times = {name: Times(np.empty(iterations), np.empty(iterations)) for name in contenders}
     names = list(contenders)
     for number in range(-warmup, iterations):
-        feeds = draw()
-        for contender in contenders.values():
-            contender.set_inputs(feeds)
-        for index in random.permutation(len(names)):
-            contender = contenders[names[index]]
-            before()
-            wall, cpu = time.perf_counter_ns(), cpu_clock()
-            contender.run()
-            cpu, wall = cpu_clock() - cpu, time.perf_counter_ns() - wall
-            if number >= 0:
-                found = times[names[index]]
-                found.cpu[number], found.wall[number] = cpu / 1e9 / contender.calls, wall / 1e9 / contender.calls
+        with step(f"timed calls: {', '.join(names)}"):  # one limit for a round, so that nothing but calls is timed
+            feeds = draw()
+            for contender in contenders.values():
+                contender.set_inputs(feeds)
+            for index in random.permutation(len(names)):
+                contender = contenders[names[index]]
+                before()
+                wall, cpu = time.perf_counter_ns(), cpu_clock()
+                contender.run()
+                cpu, wall = cpu_clock() - cpu, time.perf_counter_ns() - wall
+                if number >= 0:
+                    found = times[names[index]]
+                    found.cpu[number], found.wall[number] = cpu / 1e9 / contender.calls, wall / 1e9 / contender.calls
     return times
 
 

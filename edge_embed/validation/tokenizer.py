@@ -1,8 +1,6 @@
 """Compares an exported tokenizer with the library `tokenizers`: every id must be the same."""
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,13 @@ from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource, read_tok
 from edge_embed.program.program import Program, array
 from edge_embed.report.exported import ExportedTokenizer
 from edge_embed.runtime.extensions import get_extensions_path
+from edge_embed.targets.process import finish_program, last_line
+from edge_embed.targets.script import script_command
 from edge_embed.validation import tokenizer_run
 from edge_embed.validation.model_inputs import id_bounds
 from edge_embed.validation.tokenizer_texts import texts_for
 
+_RUNTIME = "onnxruntime-extensions"
 _TIME_LIMIT = 120
 _BATCH = 8
 _REFUSED = "run the tokenizer in front of the model instead"
@@ -85,7 +86,7 @@ def check_tokenizer(fused: FusedTokenizer) -> int:
         raise BadInputError(f"{fused.source.path}: {error}: {_REFUSED}") from error
     if different:
         raise BadInputError(
-            f"{fused.source.path}: onnxruntime-extensions gives other ids than the library tokenizers for "
+            f"{fused.source.path}: {_RUNTIME} gives other ids than the library tokenizers for "
             f"{len(different)} of {len(texts)} texts; {different[0]}: {_REFUSED}"
         )
     return len(texts)
@@ -120,17 +121,15 @@ def _run(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any
         path, texts = Path(folder) / "tokenizer.onnx", Path(folder) / "texts.json"
         path.write_bytes(model.SerializeToString(deterministic=True))
         texts.write_text(json.dumps(batches), encoding="utf-8")
-        command = [sys.executable, "-P", tokenizer_run.__file__, str(path), library, str(texts)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT)
-        except subprocess.TimeoutExpired:
-            raise BadInputError(f"onnxruntime-extensions takes more than {_TIME_LIMIT} s for it") from None
-    if done.returncode < 0:
-        raise BadInputError(f"onnxruntime-extensions ended with signal {-done.returncode} on it")
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise BadInputError(f"onnxruntime-extensions refuses it ({last:.200})")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+        command = script_command(tokenizer_run.__file__, path, library, texts)
+        done = finish_program(command, _TIME_LIMIT, what=_RUNTIME)
+    if done.status is None:
+        raise BadInputError(f"{_RUNTIME} takes more than {_TIME_LIMIT} s for it")
+    if done.status < 0:
+        raise BadInputError(f"{_RUNTIME} ended with signal {-done.status} on it")
+    if done.status:
+        raise BadInputError(f"{_RUNTIME} refuses it ({last_line(done.complaints)})")
+    found: list[dict[str, Any]] = json.loads(done.printed)
     return found
 
 

@@ -37,6 +37,7 @@ from edge_embed.report.results import (
     TargetResult,
     ValidationReport,
 )
+from edge_embed.steps import limit_steps
 from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import RunOptions, Subject, Target
 from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, saved_inputs, size, table_paths
@@ -77,11 +78,12 @@ def validate_export(
         BadInputError: the file is damaged; a tolerance names an unknown output; the program does not run on
             its own example inputs; the operator library found is of another version.
         OutputError: the temporary folder is full or cannot be written.
+        TimeLimitError: a call of ONNX Runtime took longer than the options allow.
     """
     options.check_outputs(program.output_names)
     try:
         chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
-        with tempfile.TemporaryDirectory() as folder:
+        with limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
             return _Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
     except OSError as error:
         place = error.filename or tempfile.gettempdir()

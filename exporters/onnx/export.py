@@ -19,10 +19,11 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.ant import ANT
+from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, traced_dimensions, values_of
 from edge_embed.exporters.onnx.dpq import DPQ
 from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
 from edge_embed.exporters.onnx.names import (
@@ -51,7 +52,6 @@ from edge_embed.packed.form import Use
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
-from edge_embed.program.program import Program, ProgramInput
 
 METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT)
 
@@ -118,20 +118,22 @@ def export_onnx(
         write_model(model, temporary[-1], temporary[0] if data else None)
     if outdated:  # they belonged to the file that was replaced
         weights_file(path).unlink(missing_ok=True)
-    dimensions = _dimensions(model, str), _dimensions(model, int)
+    dimensions = dimensions_of(model, str), dimensions_of(model, int)
     return ExportedFile((path, *data), *dimensions, *_session_memory(lowered, model))
 
 
 def build_model(lowered: LoweredProgram) -> ir.Model:
     """The ONNX model in memory; packed tables are referenced, not copied."""
     program = lowered.program
-    traced = trace(program.module, program.example_inputs, {}, {"inputs": tuple(map(_dims, program.inputs))})
+    traced = trace(
+        program.module, program.example_inputs, {}, {"inputs": tuple(map(traced_dimensions, program.inputs))}
+    )
     model = _translate(lowered, traced)
     for method in METHODS:
         _attach_bodies(model, method)
     model.opset_imports[DOMAIN] = DOMAIN_VERSION
     model.ir_version = IR_VERSION
-    _rename_dimensions(model, program)
+    rename_dimensions(model, program)
     _anonymize(model)
     model.metadata_props.update(_metadata(lowered))
     return model
@@ -191,10 +193,6 @@ def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:
 
 def _is(node: ir.Node, operator: OnnxOperator) -> bool:
     return node.domain == DOMAIN and node.op_type == operator.op_type
-
-
-def _dims(declared: ProgramInput) -> tuple[object, ...]:
-    return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in declared.shape)
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
@@ -266,25 +264,6 @@ def _reason(error: BaseException) -> str:
     return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().partition("\n")[0] or type(error).__name__
 
 
-def _rename_dimensions(model: ir.Model, program: Program) -> None:
-    """``batch`` and ``sequence`` instead of ``s77`` and ``s27``, everywhere; derived sizes become unnamed."""
-    names: dict[str, str] = {}
-    for value, declared in zip(model.graph.inputs, program.inputs, strict=True):
-        for size, name in zip(value.shape or (), declared.shape, strict=True):
-            if isinstance(size, ir.SymbolicDim) and isinstance(name, str):
-                names[str(size.value)] = name
-    for value in _values(model):
-        for axis, size in enumerate(value.shape or ()):
-            if isinstance(size, ir.SymbolicDim) and value.shape is not None:
-                value.shape[axis] = names.get(str(size.value))
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    yield from model.graph.inputs
-    for node in model.graph:
-        yield from node.outputs
-
-
 def _anonymize(model: ir.Model) -> None:
     """Drop what tracing recorded of the user's source files, folders and class names."""
     model.producer_name, model.producer_version = "edge-embed", metadata.version("edge-embed")
@@ -292,7 +271,7 @@ def _anonymize(model: ir.Model) -> None:
     model.graph.name = "edge_embed"
     model.metadata_props.clear()
     model.graph.metadata_props.clear()
-    for value in [*_values(model), *model.graph.initializers.values()]:
+    for value in [*values_of(model), *model.graph.initializers.values()]:
         value.metadata_props.clear()
         value.doc_string = None
     for node in model.graph.all_nodes():
@@ -309,11 +288,3 @@ def _metadata(lowered: LoweredProgram) -> dict[str, str]:
     if program.metadata:
         properties[METADATA_KEY] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
     return properties
-
-
-def _dimensions(model: ir.Model, kind: type[int] | type[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for value in [*model.graph.inputs, *model.graph.outputs]:
-        sizes = [size if isinstance(size, int) else str(size.value or "derived") for size in value.shape or ()]
-        found[str(value.name)] = [str(size) for size in sizes if isinstance(size, kind)]
-    return found

@@ -39,7 +39,7 @@ def test_damaged_files_need_nothing(lower: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("portable", [False, True])
 def test_they_are_registered(lower: Path, portable: bool) -> None:
-    pytest.importorskip("onnxruntime_extensions", reason="the extra edge-embed[tokenizer] is not installed")
+    pytest.importorskip("onnxruntime_extensions", reason="an extra is missing: pip install 'edge-embed[tokenizer]'")
     assert edge_embed.create_session(lower, portable).run(None, {"text": ["AB"]})[0].tolist() == ["ab"]
 
 

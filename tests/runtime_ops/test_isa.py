@@ -60,7 +60,7 @@ def command(isa: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize("isa", ISAS)
 def test_each_passes_validation(isa: str, folder: Path) -> None:
     if not ISAS[isa]:
-        pytest.skip(f"this processor has no {isa}")
+        pytest.skip(f"this processor has no {isa}: run the tests on one that has")
     files = [str(folder / "model.pt"), str(folder / "model.onnx")]
     done = command(isa, "validate", *files, "--iterations", "2", "--json")
     assert done.returncode == 0, done.stdout + done.stderr

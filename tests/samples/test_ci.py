@@ -52,7 +52,7 @@ def test_the_budget_is_one_and_the_others_name_it_and_its_files() -> None:
 def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
     """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""
     if shutil.which("git") is None:
-        pytest.skip("no git")
+        pytest.skip("git is missing (Debian: apt-get install git)")
     shutil.copy(FOLDER / "edge-embed.toml", tmp_path)
     torch.manual_seed(0)
     table = edge_embed.DPQEmbedding(300, 16, num_codes=16, num_groups=4)

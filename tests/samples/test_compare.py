@@ -38,7 +38,7 @@ def scores(rows: Rows, metric: str) -> dict[str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the data of the samples")
+@pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 class TestQuickRuns:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_path_of_every_export_agrees(self, name: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: the fits take k-means from it")
+pytest.importorskip("sklearn", reason="scikit-learn, which has the k-means, is missing: pip install 'edge-embed[dev]'")
 
 from pretrained import fit
 

@@ -40,15 +40,9 @@ def test_a_program_that_is_not_there_has_not_run_and_leaves_nothing_open():
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_time_limit_ends_children_too(tmp_path):
     child = tmp_path / "child"
-    script = (
-        "import subprocess, sys, pathlib, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        f"pathlib.Path({str(child)!r}).write_text(str(child.pid))\n"
-        "time.sleep(600)\n"
-    )
     start = time.monotonic()
     with pytest.raises(NotRunError, match=r"took more than 3 s, the time limit, and was ended"):
-        run_program([*PYTHON, script], 3, what="the tool")
+        run_program([*PYTHON, _parent(child, "time.sleep(600)")], 3, what="the tool")
     assert time.monotonic() - start < 30
     assert _gone(child.read_text())
 
@@ -65,14 +59,18 @@ def test_it_is_ended_when_nothing_more_is_wanted(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_child_left_behind_is_ended(tmp_path):
     child = tmp_path / "child"
-    script = (
-        "import subprocess, sys, pathlib\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
-        "                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
-        f"pathlib.Path({str(child)!r}).write_text(str(child.pid))\n"
-    )
-    run_program([*PYTHON, script], 30, what="the tool")
+    run_program([*PYTHON, _parent(child, "", "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL")], 30, what="it")
     assert _gone(child.read_text())
+
+
+def _parent(note: Path, end: str, options: str = "") -> str:
+    """A program that starts another, notes its number, and then does what is given."""
+    return (
+        "import subprocess, sys, pathlib, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], {options})\n"
+        f"pathlib.Path({str(note)!r}).write_text(str(child.pid))\n"
+        f"{end}\n"
+    )
 
 
 def _gone(pid: str) -> bool:

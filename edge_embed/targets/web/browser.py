@@ -12,7 +12,7 @@ from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Tokenizer
-from edge_embed.targets.web.job import write_job
+from edge_embed.targets.web.job import WebPlace, write_job
 from edge_embed.targets.web.package import BROWSER_ENTRY, ENGINE, SCRIPTS, fetch_runtime, runtime_lacks
 from edge_embed.targets.web.server import JobServer
 
@@ -33,18 +33,8 @@ _FLAGS = [
 _WITH_PIPE = ["sh", "-c", 'exec "$@" 3<&0 4>/dev/null', "sh"]  # the pipe is read from 3, and answered to 4
 
 
-@dataclass(frozen=True)
-class Tab:
-    """A page of a browser that is started for it.
-
-    Attributes:
-        subject: what it runs.
-        runtime: folder of onnxruntime-web.
-    """
-
-    subject: Subject
-    runtime: Path
-    times_mean_something: bool = True
+class Tab(WebPlace):
+    """A page of a browser that is started for it."""
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Start the browser, wait for what comes of the job, and end it."""

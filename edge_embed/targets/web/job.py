@@ -1,9 +1,24 @@
 """What the scripts are told: a folder with the model, its external data, and how it is to be run (``job.mjs``)."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from edge_embed.targets.target import RunOptions, Subject
+
+
+@dataclass(frozen=True)
+class WebPlace:
+    """What runs onnxruntime-web.
+
+    Attributes:
+        subject: what it runs.
+        runtime: folder of onnxruntime-web.
+    """
+
+    subject: Subject
+    runtime: Path
+    times_mean_something: bool = True
 
 
 def write_job(folder: Path, subject: Subject, options: RunOptions) -> list[str]:

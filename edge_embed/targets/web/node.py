@@ -9,22 +9,12 @@ from edge_embed.report.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import RunFailedError, RunOptions, Subject, Tokenizer
-from edge_embed.targets.web.job import write_job
+from edge_embed.targets.web.job import WebPlace, write_job
 from edge_embed.targets.web.package import NODE_ENTRY, SCRIPTS, fetch_runtime, lacks_program, runtime_lacks
 
 
-@dataclass(frozen=True)
-class NodeProcess:
-    """A process of Node.js.
-
-    Attributes:
-        subject: what it runs.
-        runtime: folder of onnxruntime-web.
-    """
-
-    subject: Subject
-    runtime: Path
-    times_mean_something: bool = True
+class NodeProcess(WebPlace):
+    """A process of Node.js."""
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Run it."""

@@ -28,12 +28,19 @@ from torch import nn
 import edge_embed
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.inspect import inspect_file
+from edge_embed.validation.options import DEFAULT_RTOL
 
 README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
 ROWS, DIM = 2000, 64
 DENSE_BYTES = 4 * ROWS * DIM
 IDS = np.array([[17, 4, 256, 1999]])
 LIBRARY = str(edge_embed.get_library_path())
+
+# What a score may change, as a share of the largest. float16 rounds to 2^-11 of a number, and a score is a sum of some
+# hundred such numbers of either sign. For whole numbers nobody promises anything: 9 % were seen of a GRU whose weights
+# and inputs have 8 bits each, 2.4 % of weights of 4 bits in blocks of 32; a wrong row would change all.
+HALF = 4 * 2.0**-11
+EIGHT_BITS, FOUR_BITS = 0.15, 0.05
 
 
 class Tagger(nn.Module):
@@ -107,6 +114,15 @@ def scores(path: Path, portable: bool) -> np.ndarray:
     return next(output for output in outputs if output.dtype == np.float32)
 
 
+def tool(package: str) -> Any:
+    """A tool that a user installs."""
+    return pytest.importorskip(package, reason=f"{package} is missing: pip install 'edge-embed[dev]'")
+
+
+def assert_close(got: np.ndarray, expected: np.ndarray, change: float) -> None:
+    np.testing.assert_allclose(got, expected, rtol=0, atol=change * np.abs(expected).max())
+
+
 # Each tool as its users call it: (exported file, file to write).
 
 
@@ -130,20 +146,20 @@ def four_bits(source: Path, target: Path) -> None:
 
 
 def half(package: str, source: Path, target: Path) -> None:
-    float16 = pytest.importorskip(package)
+    float16 = tool(package)
     blocked = [*float16.DEFAULT_OP_BLOCK_LIST, "Transpose"]
     converted = float16.convert_float_to_float16(onnx.load(source), keep_io_types=True, op_block_list=blocked)
     onnx.save(converted, target)
 
 
 def simplify(source: Path, target: Path) -> None:
-    simplified, same = pytest.importorskip("onnxsim").simplify(str(source))
+    simplified, same = tool("onnxsim").simplify(str(source))
     assert same
     onnx.save(simplified, target)
 
 
 def slim(source: Path, target: Path) -> None:
-    onnx.save(pytest.importorskip("onnxslim").slim(onnx.load(source)), target)
+    onnx.save(tool("onnxslim").slim(onnx.load(source)), target)
 
 
 def infer_shapes(source: Path, target: Path) -> None:
@@ -230,13 +246,13 @@ class Tool:
 
     Attributes:
         run: Makes a file of a file.
-        atol: What a score may change.
+        change: What a score may change, as a share of the largest.
         verified: Whether ``inspect --verify`` still finds the tables as they were exported.
         heads: Whether models with a head survive it.
     """
 
     run: Callable[[Path, Path], object]
-    atol: float = 1e-5
+    change: float = DEFAULT_RTOL
     verified: bool = True
     heads: bool = True
 
@@ -244,16 +260,16 @@ class Tool:
 # By the first cell of their row.
 TOOLS = {
     "`quantize_dynamic`, `quantize_static`, `MatMulNBitsQuantizer` of onnxruntime": [
-        Tool(quantize_dynamic, 0.05),
-        Tool(static, 0.05),
-        Tool(four_bits, 0.1),
+        Tool(quantize_dynamic, EIGHT_BITS),
+        Tool(static, EIGHT_BITS),
+        Tool(four_bits, FOUR_BITS),
     ],
     "`quant_pre_process` of onnxruntime": [Tool(quant_pre_process, heads=False)],
     "the same with `skip_optimization=True`": [Tool(partial(quant_pre_process, skip_optimization=True))],
     "`onnxsim`, `onnxslim`": [Tool(simplify), Tool(slim)],
     "`convert_float_to_float16` of onnxconverter-common, onnxruntime.transformers": [
-        Tool(partial(half, "onnxconverter_common.float16"), 2e-2, verified=False),
-        Tool(partial(half, "onnxruntime.transformers.float16"), 2e-2, verified=False),
+        Tool(partial(half, "onnxconverter_common.float16"), HALF, verified=False),
+        Tool(partial(half, "onnxruntime.transformers.float16"), HALF, verified=False),
     ],
     "`onnx.shape_inference`, `make_dynamic_shape_fixed`": [Tool(infer_shapes), Tool(fix_shape)],
     "`onnxruntime.transformers.optimizer` with `opt_level=0`": [Tool(partial(optimize_graph, 0))],
@@ -285,30 +301,36 @@ def test_every_row_of_the_readme_is_measured():
     assert readme_rows().keys() == TOOLS.keys()
 
 
-@pytest.mark.parametrize("name", MODELS)
+def is_sound(row: str, used: Tool, name: str) -> bool:
+    """Whether what a tool makes of a model opens and can be inspected; tests of their own tell of the others."""
+    return not ("head" in name and not used.heads) and not ("float16" in row and "ant" in name)
+
+
 @pytest.mark.parametrize(
-    ("row", "tool"),
-    [pytest.param(row, tool, id=f"{row[:40]}-{at}") for row, tools in TOOLS.items() for at, tool in enumerate(tools)],
+    ("row", "used", "name"),
+    [
+        pytest.param(row, used, name, id=f"{row[:40]}-{at}-{name}")
+        for row, tools in TOOLS.items()
+        for at, used in enumerate(tools)
+        for name in MODELS
+        if is_sound(row, used, name)
+    ],
 )
-def test_a_tool_does_what_its_row_says(exported, tmp_path, row, tool, name):
-    if "head" in name and not tool.heads:
-        pytest.skip("tested below: the file does not open")
-    path = tmp_path / f"after.{'ort' if 'to_ort' in repr(tool.run) else 'onnx'}"
-    tool.run(exported[name], path)
-    if "float16" in row and "ant" in name:
-        pytest.skip("tested below: inspect refuses the file")
+def test_a_tool_does_what_its_row_says(exported, tmp_path, row, used, name):
+    path = tmp_path / f"after.{'ort' if 'to_ort' in repr(used.run) else 'onnx'}"
+    used.run(exported[name], path)
     nodes, bodies = readme_rows()[row]
-    report = inspect_file(path, verify=tool.verified and nodes)  # what inlines may replace tensors
+    report = inspect_file(path, verify=used.verified and nodes)  # what inlines may replace tensors
     operators = report.onnx.operators
     assert (any(item.nodes for item in operators), any(item.body for item in operators)) == (nodes, bodies)
-    assert report.exit_code == 0 or not tool.verified
+    assert report.exit_code == 0 or not used.verified
     lost = [text for text in report.warnings if "slow path only" in text or "needs the operator library" in text]
     assert bool(lost) == (not (nodes and bodies))
     assert report.total_bytes < exported[name].stat().st_size + DENSE_BYTES // 4  # the table stays packed
     expected = scores(exported[name], portable=False)
-    np.testing.assert_allclose(scores(path, portable=False), expected, rtol=0, atol=tool.atol)
+    assert_close(scores(path, portable=False), expected, used.change)
     if bodies or not nodes:
-        np.testing.assert_allclose(scores(path, portable=True), expected, rtol=0, atol=tool.atol)
+        assert_close(scores(path, portable=True), expected, used.change)
     else:
         with pytest.raises(BadInputError, match="is not a registered function/op"):
             scores(path, portable=True)
@@ -316,7 +338,7 @@ def test_a_tool_does_what_its_row_says(exported, tmp_path, row, tool, name):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if "head" in name])
 @pytest.mark.parametrize(
-    "run", [tool.run for tools in TOOLS.values() for tool in tools if not tool.heads], ids=["pre_process", "optimized"]
+    "run", [used.run for tools in TOOLS.values() for used in tools if not used.heads], ids=["pre_process", "optimized"]
 )
 def test_a_head_that_onnx_runtime_inlined_into_a_file_does_not_open(exported, tmp_path, run, name):
     run(exported[name], tmp_path / "after.onnx")
@@ -332,7 +354,7 @@ def test_ant_in_float16_runs_though_its_scale_is_not_what_the_format_has(exporte
     half(package, exported["ant bag"], tmp_path / "after.onnx")
     expected = scores(exported["ant bag"], portable=False)
     for portable in (False, True):
-        np.testing.assert_allclose(scores(tmp_path / "after.onnx", portable), expected, rtol=0, atol=2e-2)
+        assert_close(scores(tmp_path / "after.onnx", portable), expected, HALF)
     with pytest.raises(BadInputError, match="weight_scale: got float16"):
         inspect_file(tmp_path / "after.onnx")
 
@@ -371,7 +393,7 @@ def test_the_weights_of_an_lstm_take_a_quarter_once_they_are_constants(exported,
         quantize_dynamic(given, path)
         sizes[name] = path.stat().st_size
         for portable in (False, True):
-            np.testing.assert_allclose(scores(path, portable), scores(source, False), rtol=0, atol=0.05)
+            assert_close(scores(path, portable), scores(source, False), EIGHT_BITS)
     weights = 4 * 2 * DIM * 4 * DIM  # float32, four gates, from the input and from the state
     assert abs(sizes["as exported"] - source.stat().st_size) < 2048
     assert abs(source.stat().st_size - sizes["folded"] - 0.75 * weights) < 4096

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import edge_embed
 
-pytest.importorskip("tokenizers", reason="the extra edge-embed[tokenizer] is not installed")
-pytest.importorskip("onnxruntime_extensions", reason="the extra edge-embed[tokenizer] is not installed")
+pytest.importorskip("tokenizers", reason="an extra is missing: pip install 'edge-embed[tokenizer]'")
+pytest.importorskip("onnxruntime_extensions", reason="an extra is missing: pip install 'edge-embed[tokenizer]'")
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 

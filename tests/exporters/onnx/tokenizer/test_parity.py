@@ -73,7 +73,9 @@ class TestHardTexts:
         assert different(identity(kind), saved(kind), list(HARD), batch=len(HARD)) == []
 
     @pytest.mark.slow
-    @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the data of the samples")
+    @pytest.mark.skipif(
+        DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)"
+    )
     def test_real_sentences_too(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
         sentences = []
         for name in ("multi30k/val.lc.norm.tok.de", "wikitext2-valtest/wiki.valid.txt"):

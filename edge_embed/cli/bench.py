@@ -1,0 +1,52 @@
+"""``edge-embed bench``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge_embed.cli.model import FILE
+from edge_embed.cli.output import Command, Output, output_options
+
+
+def _list_option(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(f"--{name}", metavar="LIST", help=text)
+
+
+@click.command()
+@click.argument("file", type=FILE, required=False)
+@click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
+@_list_option("method", "dpq, ant, tt.")
+@_list_option("use", "rows, bag, logits, topk, kernel (rows without a session).")
+@_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk]")
+@_list_option("dim", "Columns. [256]")
+@_list_option("codes", "DPQ: codes a group. [16]")
+@_list_option("groups", "DPQ: groups. [a quarter of the columns]")
+@_list_option("anchors", "ANT: anchors. [100]")
+@_list_option("nonzeros", "ANT: weights a row. [8]")
+@_list_option("rank", "TT: rank. [16]")
+@_list_option("memory-megabytes", "TT, DPQ: memory of a session, as of export. [as of export]")
+@_list_option("k", "topk: how many of the largest logits; a model has its own. [10]")
+@_list_option("batch", "Ids or hidden states a call. [rows 1,4096; bag 4096; logits 1,8,64; topk 1; kernel 1,256]")
+@_list_option("ids", "uniform, zipf.")
+@_list_option("cache", "warm, cold. [warm]")
+@_list_option("peers", "onnxruntime, torch, scipy, faiss, copy.")
+@_list_option("threads", "Of every contender. [1]")
+@click.option("--rounds", type=click.IntRange(min=2), help="Rounds that count. [20]")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of tables, ids and order. [0]")
+@click.option("--plot", type=FILE, metavar="FOLDER", help="Draw ratios.svg and roofline.svg there.")
+@click.option("--force", is_flag=True, help="Overwrite existing plots.")
+@output_options
+def bench(out: Output, file: Path | None, preset: str | None, plot: Path | None, force: bool, **given: Any) -> None:
+    """Measure tables beside dense ones and other libraries: those of FILE, or random ones of a grid.
+
+    A LIST has commas; every combination is measured.
+    """
+    from edge_embed.bench.grid import Grid
+    from edge_embed.bench.run import bench as measure
+
+    grid = Grid.parse(preset, file is not None, **given)
+    with out.progress() as progress:
+        report = measure(grid, file, plot, force, progress)
+    out.finish(report)

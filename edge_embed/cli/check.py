@@ -1,0 +1,49 @@
+"""``edge-embed check``."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge_embed.cli.model import FILE, Load, importing_from, model_options
+from edge_embed.cli.output import Output, output_options
+from edge_embed.steps import limit_steps
+
+
+@click.command()
+@click.argument("model", type=FILE, required=False)
+@click.argument("exported", type=FILE, required=False)
+@click.option("--budget", type=FILE, help="Limits, and the files if they are not given: edge-embed.toml.")
+@click.option("--baseline", type=FILE, help="Report of an earlier check; sizes must not have grown since.")
+@click.option("--base", type=FILE, help="An earlier EXPORTED; latency must not be worse, measured side by side.")
+@click.option("--base-library", type=FILE, help="Operator library for --base. Default: that of EXPORTED.")
+@click.option("--output", "-o", type=FILE, help="Write the report as JSON, the baseline of later checks.")
+@click.option("--junit", type=FILE, help="Write it as JUnit XML.")
+@click.option("--markdown", type=FILE, help="Write it as Markdown, for a comment on the pull request.")
+@click.option("--html", type=FILE, help="Write it as one HTML page.")
+@click.option("--force", is_flag=True, help="Overwrite existing reports.")
+@model_options
+@output_options
+def check(
+    out: Output, model: Path | None, exported: Path | None, budget: Path | None, load: Load, **files: Any
+) -> None:
+    """Fail when a model grew, drifted or slowed: EXPORTED against MODEL, a budget and an earlier state.
+
+    Ends with 3 for parity, else 4 for size, else 5 for latency, else 1 where a limit could not be checked; reports are
+    written all the same.
+    """
+    from edge_embed import workflow
+    from edge_embed.gate.budget import Budget, read_budget
+
+    limits = Budget() if budget is None else read_budget(budget)
+    source = model or limits.model
+    with (
+        out.progress() as progress,
+        importing_from(Path.cwd()) if limits.metric else nullcontext(),
+        limit_steps(limits.targets.time_limit),
+    ):
+        program = None if source is None else load(source)
+        report = workflow.check(program, exported, budget=limits, **files, progress=progress)
+    out.remarks([*report.failures(), *report.warnings])
+    out.finish(report, report.exit_code)

@@ -1,0 +1,41 @@
+"""``edge-embed export``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.output import Output, output_options
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.option("--target", required=True, help="Runtime to write for: onnx.")
+@click.option("--output", "-o", type=FILE, help="File to write. Default: MODEL with the target's suffix.")
+@click.option(
+    "--external-data",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Weights in a file of their own; auto does so above 128 MB.",
+)
+@click.option(
+    "--memory-megabytes",
+    type=click.IntRange(min=0),
+    help="Memory that a session may take for each use of a table, to be faster. [TT: none; heads of DPQ: their codes']",
+)
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="A tokenizer.json in front: the model takes strings.")
+@click.option("--tokenizer-input", metavar="NAME", help="The input for its ids, where there are several of integers.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@model_options
+@output_options
+def export(out: Output, model: Path, target: str, output: Path | None, load: Load, **options: Any) -> None:
+    """Write MODEL for a target runtime, tables packed."""
+    from edge_embed import workflow
+
+    workflow.check_target(target)
+    with out.progress() as progress:
+        place = output or model.with_suffix(f".{target}")
+        report = workflow.export(load(model), target, place, **options, progress=progress)
+    out.finish(report)

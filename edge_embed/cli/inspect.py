@@ -1,0 +1,22 @@
+"""``edge-embed inspect``."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from edge_embed.cli.model import FILE
+from edge_embed.cli.output import Output, output_options
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--verify", is_flag=True, help="Check the hash of every table, and of nothing else.")
+@output_options
+def inspect(out: Output, file: Path, verify: bool) -> None:
+    """Show what a saved model, packed file, ONNX or ORT file contains, table by table."""
+    from edge_embed.inspection.inspect import inspect_file
+    from edge_embed.inspection.render import render_file
+
+    report = inspect_file(file, verify)
+    out.finish_with(report, partial(render_file, report), report.exit_code)

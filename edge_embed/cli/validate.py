@@ -1,0 +1,62 @@
+"""``edge-embed validate``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.output import Output, output_options
+from edge_embed.steps import limit_steps
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.argument("exported", type=FILE)
+@click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")
+@click.option("--rtol", multiple=True, metavar="[OUTPUT:]X", help="Relative tolerance of the outputs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
+@click.option("--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per side.")
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before.")
+@click.option(
+    "--cases", "more_cases", type=click.IntRange(min=0), default=0, show_default=True, help="More random inputs."
+)
+@click.option(
+    "--load-inputs", "inputs", type=FILE, metavar="FILE", help="Inputs of the whole model, in place of random ones."
+)
+@click.option("--save-inputs", type=FILE, metavar="FILE", help="Write the inputs there (.npz).")
+@click.option("--save-worst", type=FILE, metavar="FILE", help="Write those on which an output was farthest off.")
+@click.option("--markdown", type=FILE, metavar="FILE", help="Write the report as Markdown.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
+@click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Of each step: a session that is made, a run on given inputs.",
+)
+@model_options
+@output_options
+def validate(
+    out: Output, model: Path, exported: Path, markdown: Path | None, html: Path | None, load: Load, **given: Any
+) -> None:
+    """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
+    from edge_embed import workflow
+    from edge_embed.gate.outputs import VALIDATION, reports_at
+    from edge_embed.validation.options import ValidationOptions
+
+    options = ValidationOptions.parse(**given)
+    places, keep = {"markdown": markdown, "html": html}, (model, exported, options.inputs, options.tokenizer)
+    with (
+        out.progress() as progress,
+        reports_at(places, VALIDATION, keep=keep, force=options.force) as write,
+        limit_steps(options.time_limit),
+    ):
+        report = workflow.validate(load(model), exported, options=options, progress=progress)
+        write(report)
+    out.remarks(report.failures())
+    out.finish(report, report.exit_code)

@@ -1,0 +1,109 @@
+"""Steps of a command that run a model, each with a time limit: a model can go on for ever.
+
+In the child process of a command (supervisor.py) a timer of the kernel ends the process, whatever native code does
+there; the supervisor tells what was being done, as it was noted here. In any other process it is no business of ours to
+end all of it: only what can be stopped is.
+"""
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from edge_embed.errors import TimeLimitError
+
+STEP = "EDGE_EMBED_STEP"  # names the file where the child notes what it does
+_LONGEST = 1e8  # seconds, three years; timers take no more
+_limit = ContextVar("limit", default=math.inf)
+
+
+@contextmanager
+def limit_steps(seconds: float) -> Iterator[None]:
+    """Give each step inside so many seconds."""
+    token = _limit.set(seconds)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def step_limit() -> float:
+    """Seconds that a step may take, infinity if they are not limited."""
+    return _limit.get()
+
+
+@contextmanager
+def step(name: str, stop: Callable[[], None] | None = None) -> Iterator[None]:
+    """One step, such as a model that is run on given inputs.
+
+    Args:
+        name: in words.
+        stop: what another thread can do to make the step fail at once; None if there is nothing.
+
+    Raises:
+        TimeLimitError: it took too long, and was stopped.
+    """
+    seconds = step_limit()
+    if seconds == math.inf:
+        yield
+    elif STEP in os.environ:
+        with _ended_by_the_kernel(name, seconds):
+            yield
+    elif stop is not None:
+        with _stopped(name, seconds, stop):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _ended_by_the_kernel(name: str, seconds: float) -> Iterator[None]:
+    before = Path(os.environ[STEP]).read_text("utf-8")
+    note_step(f"{name}\n{seconds:g}")
+    left, _ = signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST))  # of a step around this one
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        note_step(before)
+
+
+@contextmanager
+def _stopped(name: str, seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        stop()
+
+    timer = threading.Timer(min(seconds, _LONGEST), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if late.is_set():
+            raise TimeLimitError(too_long(name, f"{seconds:g}")) from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def too_long(name: str, seconds: str) -> str:
+    """The message about a step that was ended."""
+    return (
+        f"step {name!r} took more than {seconds} s, the time limit, and was ended: allow more with --time-limit, in a "
+        "budget with time_limit under [targets]"
+    )
+
+
+def note_step(name: str) -> None:
+    """Remember what is being done, for the message about how a child ended."""
+    place = os.environ.get(STEP)
+    if place is not None:
+        with suppress(OSError):
+            Path(place).write_text(name, "utf-8")

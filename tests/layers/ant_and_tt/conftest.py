@@ -1,0 +1,73 @@
+"""Tables of ANT and TT as a user has them after training, in each of their modes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tt import TTEmbedding
+
+N, DIM = 20, 12
+IDS = torch.arange(N)
+
+
+def new_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
+    return ANTEmbedding(num_embeddings, DIM, 5, **options)
+
+
+def new_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
+    return TTEmbedding(num_embeddings, DIM, 4, **options)
+
+
+def used_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
+    """With anchors of both signs, and a transform that is sparse as after training; row 6 is empty."""
+    layer = new_ant(num_embeddings, **options)
+    with torch.no_grad():
+        layer.anchors.normal_()
+        layer.transform.mul_(torch.rand(num_embeddings, 5).to(layer.transform) < 0.6)
+        layer.transform[:, 4][layer.transform.sum(1) == 0] = 0.5
+        layer.transform[6] = 0
+    return layer
+
+
+def used_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
+    layer = new_tt(num_embeddings, **options)
+    with torch.no_grad():
+        for core in layer.cores:
+            core.normal_()
+    return layer
+
+
+NEW = {"ant": new_ant, "tt": new_tt}
+USED = {"ant": used_ant, "tt": used_tt}
+
+
+@pytest.fixture(params=NEW)
+def method(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make(method: str) -> Callable[..., CompressedEmbedding]:
+    return USED[method]
+
+
+@pytest.fixture(params=["trainable-train", "trainable-eval", "frozen-train", "frozen-eval"])
+def make_mode(request: pytest.FixtureRequest, make: Callable[..., CompressedEmbedding]) -> Callable[..., object]:
+    """Makes a table in each of its four modes."""
+    state, mode = request.param.split("-")
+
+    def made(**options: object) -> CompressedEmbedding:
+        layer = make(**options)
+        return (layer.freeze() if state == "frozen" else layer).train(mode == "train")
+
+    return made
+
+
+def rows_of(layer: CompressedEmbedding, ids: torch.Tensor = IDS) -> torch.Tensor:
+    training = layer.training
+    rows = layer.eval()(ids).detach()
+    layer.train(training)
+    return rows
