@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -149,6 +150,22 @@ class TestLibrary:
         with pytest.raises(BadInputError, match=r"EDGE_EMBED_LIBRARY names .*absent\.so, which is no file"):
             edge_embed.get_library_path()
 
+    def test_the_delegate_lies_beside_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
+        path = library.get_delegate_path()
+        assert path.is_file()
+        assert path.parent == edge_embed.get_library_path().parent
+
+    def test_a_library_without_a_delegate_says_how_to_get_it(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        alone = shutil.copy(edge_embed.get_library_path(), tmp_path)
+        monkeypatch.setenv(library.ENVIRONMENT_NAME, str(alone))
+        with pytest.raises(
+            EdgeEmbedError, match=r"edge_embed_tflite.*beside the operator library, found none: install"
+        ):
+            library.get_delegate_path()
+
     def test_a_package_without_its_library_says_how_to_get_it(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -200,6 +217,7 @@ class TestDistributions:
             "edge_embed/exporters/__init__.py",
             f"edge_embed/runtime/{library._file_name('edge_embed_ops')}",
             f"edge_embed/runtime/{library._file_name('edge_embed_bench')}",
+            f"edge_embed/runtime/{library._file_name('edge_embed_tflite')}",
             *(f"edge_embed/runtime/{name}" for name in PROGRAMS),
             "edge_embed/runtime_ops/CMakeLists.txt",
             "edge_embed/runtime_ops/c_api/edge_embed.h",

@@ -31,6 +31,25 @@ def get_library_path() -> Path:
     return path
 
 
+def get_delegate_path() -> Path:
+    """Return the absolute path of the TFLite delegate, ready for ``load_delegate``.
+
+    It calls the operator library and lies beside it, wherever ``get_library_path`` finds that.
+
+    Raises:
+        BadInputError: as ``get_library_path``.
+        EdgeEmbedError: as ``get_library_path``, or no delegate lies there.
+    """
+    library = get_library_path()
+    path = library.with_name(_file_name("edge_embed_tflite"))
+    if not path.is_file():
+        raise EdgeEmbedError(
+            f"expected the TFLite delegate at {path}, beside the operator library, found none: install the package "
+            "again on Linux or macOS; a freestanding operator library has none"
+        )
+    return path
+
+
 def installed_path(name: str) -> Path:
     """Where a library of this package is installed, if it is.
 

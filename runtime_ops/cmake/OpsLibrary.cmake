@@ -28,7 +28,9 @@ foreach(method IN ITEMS ant dpq tt)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/${method}/reference.cc kernels/${method}/validate.cc)
   list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
 endforeach()
-foreach(list IN ITEMS KERNEL C_API ORT)
+set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/heads.cc
+    tflite/manifest.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
+foreach(list IN ITEMS KERNEL C_API ORT TFLITE)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()
 set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/memory.cc")
@@ -103,5 +105,21 @@ function(edge_embed_add_runner target)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   if(NOT APPLE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc $<$<CONFIG:Release>:LINKER:-s>)
+  endif()
+endfunction()
+
+# The delegate of TFLite: calls the operator library, which lies beside it, by the C ABI.
+function(edge_embed_add_tflite_library target ops_library)
+  add_library(${target} SHARED ${EDGE_EMBED_TFLITE_SOURCES})
+  edge_embed_compile_options(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os> -fno-exceptions -fno-rtti
+                                           -fno-threadsafe-statics -ffunction-sections -fdata-sections
+                                           -fno-asynchronous-unwind-tables -fno-unwind-tables)
+  target_link_libraries(${target} PRIVATE ${ops_library})
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>"
+                                             BUILD_RPATH_USE_ORIGIN ON)
+  if(NOT APPLE)
+    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:-z,noseparate-code
+                                          $<$<CONFIG:Release>:LINKER:-s>)
   endif()
 endfunction()

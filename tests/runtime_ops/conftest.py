@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ort_nodes import TABLES, DpqTable, Table
+from tflite_runtimes import RUNTIMES, TfliteRuntime
 
 SOURCES = Path(__file__).resolve().parents[2] / "runtime_ops"
 
@@ -26,6 +27,14 @@ def make_table() -> Callable[..., DpqTable]:
 def make_any(request: pytest.FixtureRequest) -> Callable[..., Table]:
     """The table of each method in turn."""
     return TABLES[request.param]
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TfliteRuntime]:
+    """Each runtime of TFLite in turn, where it is installed."""
+    runtime = TfliteRuntime(RUNTIMES[request.param](), tmp_path_factory.mktemp("tflite"))
+    yield runtime
+    runtime.close()
 
 
 @pytest.fixture(scope="session")

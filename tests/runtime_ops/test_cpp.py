@@ -30,8 +30,10 @@ def test_cpp(cmake_build):
         "fuzz_dpq",
         "fuzz_ant",
         "fuzz_tt",
+        "fuzz_tflite",
         "register_of_edge_embed_ops",
         "symbols_of_edge_embed_ops_freestanding",
+        "symbols_of_edge_embed_tflite",
     ]:
         assert name in output
 

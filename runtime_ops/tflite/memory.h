@@ -1,0 +1,31 @@
+// Memory of a kernel, which grows and is freed by hand: the library has no C++ runtime.
+#ifndef EDGE_EMBED_TFLITE_MEMORY_H_
+#define EDGE_EMBED_TFLITE_MEMORY_H_
+
+#include <stdlib.h>
+
+namespace edge_embed::tflite {
+
+// All zero: nothing.
+struct Memory {
+  void* data;
+  size_t bytes;
+
+  // At least `needed` bytes, aligned for any number; what they held is lost. False: there is no such memory.
+  bool Reserve(size_t needed) {
+    if (needed <= bytes) return true;
+    Free();
+    data = malloc(needed);
+    bytes = data == nullptr ? 0 : needed;
+    return data != nullptr;
+  }
+  void Free() {
+    free(data);
+    data = nullptr;
+    bytes = 0;
+  }
+};
+
+}  // namespace edge_embed::tflite
+
+#endif  // EDGE_EMBED_TFLITE_MEMORY_H_

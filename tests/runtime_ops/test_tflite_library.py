@@ -1,0 +1,55 @@
+"""The delegate as a file: what it takes, what it needs, and that it calls the operator library of its own version."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import edge_embed
+from edge_embed.runtime.library import get_delegate_path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library is read")
+
+
+def test_apps_stay_small():
+    assert get_delegate_path().stat().st_size <= 32_000
+    assert edge_embed.get_library_path().stat().st_size <= 300_000
+
+
+def test_it_needs_libc_and_the_operator_library_alone():
+    readelf = shutil.which("readelf")
+    assert readelf is not None, "readelf comes with every compiler (binutils)"
+    dynamic = subprocess.run([readelf, "-dW", get_delegate_path()], text=True, capture_output=True, check=True).stdout
+    needed = {line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line}
+    assert needed == {"libedge_embed_ops.so", "libc.so.6"}
+    assert "[$ORIGIN]" in dynamic
+
+
+REFUSAL = """
+import ctypes, sys
+report = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda text: print(text.decode()))
+create = ctypes.CDLL(sys.argv[1]).tflite_plugin_create_delegate
+create.restype = ctypes.c_void_p
+print(create(None, None, ctypes.c_size_t(0), report))
+"""
+
+
+def test_an_operator_library_of_another_version_is_refused(tmp_path):
+    """Libraries copied into an app one by one: structs of one version mean nothing to another."""
+    delegate = shutil.copy(get_delegate_path(), tmp_path)
+    library = bytearray(edge_embed.get_library_path().read_bytes())
+    version = edge_embed.__version__.encode() + b"\0"
+    assert library.count(version) == 1
+    at = library.index(version)
+    library[at : at + 1] = b"9"
+    (tmp_path / "libedge_embed_ops.so").write_bytes(library)
+    done = subprocess.run([sys.executable, "-c", REFUSAL, delegate], text=True, capture_output=True, check=True)
+    assert "got an operator library of another version, expected that of the delegate" in done.stdout
+    assert done.stdout.splitlines()[-1] == "None"
+
+
+def test_it_loads_wherever_the_program_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ctypes.CDLL(str(get_delegate_path())).tflite_plugin_destroy_delegate

@@ -1,0 +1,300 @@
+"""The TFLite delegate in both runtimes of the format: rows of every table, and what is refused."""
+
+import numpy as np
+import pytest
+from ort_nodes import TABLES, AntTable, DpqTable, Int8DpqTable, TtTable, assert_close, assert_same_bits
+from tflite_models import Model, add_rows, add_table, line, manifest, rows_model
+
+
+def short(table):
+    return f"{table.name}-{np.dtype(table.dtype)}-{table.dim}"
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_rows_of_every_method(tflite, tmp_path, make_any, dtype):
+    table = make_any(padding_idx=3)
+    model = rows_model(tmp_path / "model.tflite", table, dtype)
+    small, large = np.array([[49]], dtype), np.arange(50).repeat(10).reshape(5, 100).astype(dtype)
+    results = tflite.run(model, [small], [large], [small])
+    assert results.replaced == 1
+    for ids, (rows,) in zip((small, large, small), results.outputs, strict=True):
+        assert_close(rows, np.float32, table.rows64[ids], table.magnitudes[ids])
+    assert not results.outputs[1][0][large == 3].any()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        DpqTable(num_codes=2, num_groups=9),
+        DpqTable(num_codes=300, num_groups=5, shared=True),
+        DpqTable(dtype=np.float16),
+        Int8DpqTable(num_codes=10),
+        Int8DpqTable(shared=True),
+    ],
+    ids=short,
+)
+def test_every_form_of_dpq_is_exact(tflite, tmp_path, table):
+    ids = np.arange(50, dtype=np.int32).reshape(2, 25)
+    results = tflite.run(rows_model(tmp_path / "model.tflite", table), [ids])
+    assert results.replaced == 1
+    assert_same_bits(results.outputs[0][0], table.rows64[ids].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        AntTable(dtype=np.float16, weight_dtype=np.float16),
+        AntTable(weight_dtype=np.int8, id_dtype=np.uint16),
+        AntTable(num_anchors=300, id_dtype=np.uint32),
+        TtTable(dtype=np.float16),
+        TtTable(row_shape=(7, 8), col_shape=(3, 5), ring=2),
+        TtTable(row_shape=(2, 2, 3, 5), col_shape=(2, 1, 3, 2), rank=3),
+    ],
+    ids=short,
+)
+def test_every_form_of_ant_and_tt(tflite, tmp_path, table):
+    ids = np.arange(50, dtype=np.int32).reshape(2, 25)
+    results = tflite.run(rows_model(tmp_path / "model.tflite", table), [ids])
+    assert results.replaced == 1
+    assert_close(results.outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids])
+
+
+def test_numbers_stored_under_a_type_of_the_same_size(tflite, tmp_path):
+    """Not every operator of TFLite takes unsigned numbers or float16, so a file may hold their bits as others."""
+    table = AntTable(id_dtype=np.uint16, dtype=np.float16, weight_dtype=np.float16)
+    stored = {name: content.view(np.int16) for name, content in table.tensors().items() if content.dtype.itemsize == 2}
+    assert len(stored) == 3
+    ids = np.arange(50, dtype=np.int32).reshape(5, 10)
+    results = tflite.run(rows_model(tmp_path / "model.tflite", table, **stored), [ids])
+    assert_close(results.outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids])
+
+
+def test_rows_of_one_width_need_no_offsets(tflite, tmp_path):
+    """ANT as standard operators read it best: [n, m], with a zero anchor for what a row does not use."""
+    table = AntTable()
+    width = max(np.count_nonzero(table.transform, axis=1))
+    anchor_ids = np.full((50, width), table.num_anchors, np.uint8)
+    weights = np.zeros((50, width), np.float32)
+    for row, found in enumerate(map(np.flatnonzero, table.transform)):
+        anchor_ids[row, : len(found)], weights[row, : len(found)] = found, table.transform[row, found]
+    tensors = {
+        "anchor_ids": anchor_ids,
+        "weights": weights,
+        "anchors": np.concatenate((table.anchors, np.zeros_like(table.anchors[:1]))),
+    }
+    sizes = {"num_anchors": 21, "num_weights": weights.size, "row_width": width, "row_offsets": None}
+    text = manifest(line("rows", table, ids="ids", output="rows", **sizes))
+    ids = np.arange(50, dtype=np.int32).reshape(5, 10)
+    results = tflite.run(rows_model(tmp_path / "model.tflite", table, text=text, **tensors), [ids])
+    assert results.replaced == 1
+    assert_close(results.outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids])
+
+
+def test_ids_that_are_no_rows_are_an_error_with_and_without_the_delegate(tflite, tmp_path, make_any):
+    model = rows_model(tmp_path / "model.tflite", make_any())
+    for bad in (-1, 50, 2**31 - 1):
+        ids = np.array([[0, 1, bad]], np.int32)
+        expected = rf"got id {bad} at position 2 of the flattened ids, expected 0 <= id < 50"
+        tflite.refuses(model, expected, [ids])
+        tflite.refuses(model, "gather index out of bounds", [ids], delegate=False)
+
+
+def test_a_damaged_row_is_named(tflite, tmp_path):
+    table = AntTable()
+    offsets = table.tensors()["row_offsets"].copy()
+    offsets[5] = 10_000
+    model = rows_model(tmp_path / "model.tflite", table, row_offsets=offsets)
+    tflite.refuses(
+        model, r"row_offsets around a row .*at position 1 of the flattened ids", [np.array([[0, 5]], np.int32)]
+    )
+
+
+def test_two_tables_and_other_operators(tflite, tmp_path):
+    """Words and positions, added: what is shared, and what is not ours, stays."""
+    words, places = DpqTable(num_codes=256), AntTable()
+    model = Model()
+    given = model.tensor("given", np.int64, [-1, -1])
+    ids = model.tensor("ids", np.int32, [-1, -1])
+    model.operator("CAST", [given], [ids], "CastOptions")
+    add_table(model, words, "words.")
+    add_table(model, places, "places.")
+    found = [add_rows(model, table, ids, name, 2) for table, name in ((words, "words"), (places, "places"))]
+    total = model.tensor("sum", np.float32, [-1, -1, words.dim])
+    model.operator("ADD", found, [total], "AddOptions")
+    lines = [
+        line("rows", table, ids="ids", output=name, **{field: f"{name}.{field}" for field in table.tensors()})
+        for table, name in ((words, "words"), (places, "places"))
+    ]
+    path = model.write(tmp_path / "model.tflite", [given], [total], manifest(*lines))
+    values = np.arange(50).reshape(5, 10)
+    results = tflite.run(path, [values])
+    assert results.replaced == 2
+    exact = words.rows64[values] + places.rows64[values]
+    assert_close(results.outputs[0][0], np.float32, exact, words.magnitudes[values] + places.magnitudes[values])
+
+
+def test_operators_whose_result_others_need_too_stay(tflite, tmp_path):
+    """What the look-up alone needs is replaced; one of its operators feeds another output here.
+
+    Its last operator stands for any that also reads the ids as they are given; it never runs.
+    """
+    table = TtTable()
+    model = Model()
+    given = model.tensor("given", np.int64, [-1, -1])
+    ids, floats = model.tensor("ids", np.int32, [-1, -1]), model.tensor("floats", np.float32, [-1, -1])
+    model.operator("CAST", [given], [ids], "CastOptions")
+    model.operator("CAST", [ids], [floats], "CastOptions")
+    add_table(model, table)
+    inner = add_rows(model, table, ids, "inner", 2)
+    rows = model.tensor("rows", np.float32, [-1, -1, table.dim])
+    model.operator("CONCATENATION", [inner, given], [rows], "ConcatenationOptions")
+    text = manifest(line("rows", table, ids="given", output="rows"))
+    path = model.write(tmp_path / "model.tflite", [given], [rows, floats], text)
+    values = np.array([[4, 7]])
+    results = tflite.run(path, [values])
+    assert results.replaced == 1
+    assert_same_bits(results.outputs[0][1], values.astype(np.float32))
+    assert_close(results.outputs[0][0], np.float32, table.rows64[values], table.magnitudes[values])
+
+
+def test_a_use_that_hides_a_result_stays(tflite, tmp_path):
+    """What lies between ids and output is an output of the model here, so there is no place for the kernel."""
+    table = DpqTable()
+    model = Model()
+    ids = model.tensor("ids", np.int32, [-1, -1])
+    add_table(model, table)
+    inner = add_rows(model, table, ids, "inner", 2)
+    rows = model.tensor("rows", np.float32, [-1, -1, table.dim])
+    model.operator("RELU", [inner], [rows])
+    text = manifest(line("rows", table, ids="ids", output="rows"))
+    values = np.array([[4, 7]], np.int32)
+    results = tflite.run(model.write(tmp_path / "model.tflite", [ids], [rows, inner], text), [values])
+    assert results.replaced == 0
+    assert_same_bits(results.outputs[0][1], table.rows(values))
+
+
+def test_ids_whose_number_is_known_late(tflite, tmp_path):
+    """A tensor whose shape another tensor says, when the model runs."""
+    table = DpqTable()
+    model = Model()
+    given, shape = model.tensor("given", np.int32, [-1]), model.tensor("shape", np.int32, [-1])
+    ids = model.tensor("ids", np.int32, [-1, -1])
+    model.operator("RESHAPE", [given, shape], [ids], "ReshapeOptions", newShape=None)
+    add_table(model, table)
+    rows = add_rows(model, table, ids, "rows", 2)
+    text = manifest(line("rows", table, ids="ids", output="rows"))
+    path = model.write(tmp_path / "model.tflite", [given, shape], [rows], text)
+    values = np.arange(24, dtype=np.int32)
+    results = tflite.run(path, [values, np.array([2, 12], np.int32)], [values, np.array([6, 4], np.int32)])
+    assert results.replaced == 1
+    for (got,), ids in zip(results.outputs, (values.reshape(2, 12), values.reshape(6, 4)), strict=True):
+        assert_same_bits(got, table.rows(ids))
+
+
+def test_an_empty_batch(tflite, tmp_path):
+    results = tflite.run(rows_model(tmp_path / "model.tflite", DpqTable()), [np.zeros((0, 4), np.int32)])
+    assert results.outputs[0][0].shape == (0, 4, 24)
+
+
+class TestRefusals:
+    """What the manifest says is checked when the model is loaded; without the delegate the same file runs."""
+
+    @pytest.mark.parametrize(
+        ("method", "wrong", "message"),
+        [
+            ("dpq", {"codes": "absent"}, "codes: got no tensor of that name in the model"),
+            ("dpq", {"codes": None}, "codes: got no tensor"),
+            ("dpq", {"codes": "values"}, "codes: got float32, expected uint8"),
+            ("dpq", {"values": "codes"}, "values: got uint8, expected float32 or float16 or int8"),
+            ("dpq", {"codes": "ids"}, "codes: got int32, expected uint8"),
+            ("dpq", {"values": "rows"}, "values: got a tensor that is computed, expected a constant"),
+            ("dpq", {"ids": "codes"}, "ids: got uint8, expected int32 or int64"),
+            ("dpq", {"bits": 5}, "bits"),
+            ("dpq", {"bits": None}, "bits: got no integer"),
+            ("dpq", {"bits": "four"}, "bits: got no integer"),
+            ("dpq", {"bits": 2**40}, "bits"),
+            ("dpq", {"num_codes": 17}, "num_codes"),
+            ("dpq", {"num_embeddings": 51}, "code buffer is shorter than num_embeddings rows"),
+            ("dpq", {"num_embeddings": 0}, "at least 1"),
+            ("dpq", {"num_groups": 2**62}, "overflow"),
+            ("dpq", {"group_width": 5}, "value buffer is shorter"),
+            ("dpq", {"padding_idx": 50}, "padding"),
+            ("ant", {"num_weights": 10**6}, "buffer of .* is shorter"),
+            ("ant", {"num_anchors": 21}, "buffer of anchors is shorter"),
+            ("ant", {"row_offsets": None}, "row_width: got no integer"),
+            ("ant", {"row_offsets": None, "row_width": 2**30}, "row_width: got more weights"),
+            ("ant", {"anchors": "anchor_ids"}, "anchors: got uint8, expected float32 or float16"),
+            ("tt", {"ranks": "1,5,5"}, "lengths that do not fit"),
+            ("tt", {"ranks": "1,5,5,2"}, "a core is shorter"),
+            ("tt", {"row_shape": "3,4,5,6,7,8,9"}, "row_shape: got no list of integers, or one that is too long"),
+            ("tt", {"col_shape": "2,3,"}, "col_shape: got no list"),
+            ("tt", {"row_shape": "3,4,6"}, "buffer of a core is shorter"),
+            ("tt", {"num_embeddings": 61}, "multiply to fewer"),
+            ("tt", {"core_1": "core_0"}, "buffer of a core is shorter"),
+        ],
+    )
+    def test_a_line_that_does_not_fit_the_model(self, tflite, tmp_path, method, wrong, message):
+        table = TABLES[method]()
+        text = manifest(line("rows", table, **({"ids": "ids", "output": "rows"} | wrong)))
+        path = rows_model(tmp_path / "model.tflite", table, text=text)
+        ids = np.zeros((1, 1), np.int32)
+        tflite.refuses(path, rf"edge_embed: rows of {method}.*{message}.*export the model again", [ids])
+        assert_close(
+            tflite.run(path, [ids], delegate=False).outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids]
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("edge_embed 2\n", "manifest of another version"),
+            ("", "manifest of another version"),
+            (
+                "edge_embed 1\nrows pq output=rows num_embeddings=50\n",
+                "method: got an unknown one, expected dpq, ant or tt",
+            ),
+            ("edge_embed 1\ncolumns dpq output=rows\n", "use: got an unknown one"),
+            ("edge_embed 1\nrows\n", "output: got no tensor"),
+            ("edge_embed 1\n" + "x" * 5000 + "\n", "use: got an unknown one"),
+        ],
+    )
+    def test_a_manifest_that_cannot_be_read(self, tflite, tmp_path, text, message):
+        path = rows_model(tmp_path / "model.tflite", DpqTable(), text=text or "\n")
+        tflite.refuses(path, message, [np.zeros((1, 1), np.int32)])
+
+    def test_a_name_that_two_tensors_have(self, tflite, tmp_path):
+        table = DpqTable()
+        model = Model()
+        ids = model.tensor("ids", np.int32, [-1, -1])
+        add_table(model, table)
+        model.constant("codes", np.zeros((50, 3), np.uint8))
+        rows = add_rows(model, table, ids, "rows", 2)
+        text = manifest(line("rows", table, ids="ids", output="rows"))
+        path = model.write(tmp_path / "model.tflite", [ids], [rows], text)
+        tflite.refuses(path, "codes: got no tensor of that name in the model, or several", [np.zeros((1, 1), np.int32)])
+
+    def test_an_output_that_nothing_makes(self, tflite, tmp_path):
+        table = DpqTable()
+        text = manifest(line("rows", table, ids="ids", output="values"))
+        path = rows_model(tmp_path / "model.tflite", table, text=text)
+        tflite.refuses(path, "got an output values that no operator makes", [np.zeros((1, 1), np.int32)])
+
+    def test_options_of_the_delegate(self, tflite, tmp_path):
+        path = rows_model(tmp_path / "model.tflite", DpqTable())
+        tflite.refuses(path, "got options of the delegate, expected none", [], options={"fast": "1"})
+
+
+@pytest.mark.parametrize("text", [manifest(), manifest("rows dpq ids=elsewhere output=elsewhere\n")])
+def test_a_use_whose_output_is_not_in_the_graph_is_left_alone(tflite, tmp_path, text):
+    """Of another subgraph, or renamed by a tool: the operators of the file do it."""
+    table = DpqTable()
+    results = tflite.run(rows_model(tmp_path / "model.tflite", table, text=text), [np.array([[7]], np.int32)])
+    assert results.replaced == 0
+    assert_same_bits(results.outputs[0][0], table.rows(np.array([[7]])))
+
+
+def test_a_model_of_others_is_left_alone(tflite, tmp_path):
+    model = Model()
+    ids = model.tensor("ids", np.int32, [-1, -1])
+    rows = add_rows(model, DpqTable(), ids, "rows", 2)
+    path = model.write(tmp_path / "model.tflite", [ids], [rows], None)
+    assert tflite.run(path, [np.array([[7]], np.int32)]).replaced == 0

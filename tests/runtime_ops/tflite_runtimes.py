@@ -1,0 +1,96 @@
+"""Both runtimes of TFLite, each in a process of its own, which a crash ends."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_embed.runtime.library import get_delegate_path
+
+_PROGRAM = Path(__file__).with_name("run_tflite.py")
+_OLD_PYTHON = "EDGE_EMBED_TFLITE_RUNTIME_PYTHON"
+_OLD_FOLDER = Path(__file__).parents[2] / "build" / "tflite-runtime"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the runs of one model gave: outputs by run, and how many kernels of the delegate the model then had."""
+
+    outputs: list[list[np.ndarray]]
+    replaced: int
+
+
+class TfliteRuntime:
+    """A Python that has a runtime."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [python, _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def run(self, model: Path, *runs: list[np.ndarray], delegate: bool = True) -> Results:
+        answer = self._ask(model, runs, delegate, {})
+        assert "error" not in answer, answer["error"]
+        with np.load(self._folder / "outputs.npz") as found:
+            outputs = [
+                [found[f"a{run}_{number}"] for number in range(sum(key.startswith(f"a{run}_") for key in found))]
+                for run in range(len(runs))
+            ]
+        return Results(outputs, answer["replaced"])
+
+    def refuses(
+        self,
+        model: Path,
+        message: str,
+        *runs: list[np.ndarray],
+        delegate: bool = True,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        """The runtime raises an error that says so."""
+        answer = self._ask(model, runs, delegate, options or {})
+        assert re.search(message, answer.get("error", "no error")), answer
+
+    def _ask(
+        self, model: Path, runs: tuple[list[np.ndarray], ...], delegate: bool, options: dict[str, str]
+    ) -> dict[str, Any]:
+        inputs = {f"a{run}_{number}": array for run, arrays in enumerate(runs) for number, array in enumerate(arrays)}
+        np.savez(self._folder / "inputs.npz", **inputs)
+        path = str(get_delegate_path()) if delegate else ""
+        order = {"model": str(model), "delegate": path, "options": options, "folder": str(self._folder)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(order), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, f"the runtime crashed with status {self._process.wait()}"
+        return json.loads(answer)
+
+
+def _litert() -> str:
+    if find_spec("ai_edge_litert") is None:
+        pytest.skip("ai-edge-litert is not installed")
+    return sys.executable
+
+
+def _tflite_runtime() -> str:
+    python = os.environ.get(_OLD_PYTHON) or str(_OLD_FOLDER / "bin" / "python")
+    if not Path(python).is_file():
+        pytest.skip(
+            "tflite-runtime needs numpy below 2: python3.11 -m venv build/tflite-runtime, then build/tflite-runtime/"
+            f"bin/pip install 'numpy<2' tflite-runtime==2.14.0, or name its Python in {_OLD_PYTHON}"
+        )
+    return python
+
+
+RUNTIMES = {"litert": _litert, "tflite-runtime": _tflite_runtime}
