@@ -1,6 +1,6 @@
 """The product on one page: save -> lower -> export -> validate -> check."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
@@ -9,14 +9,16 @@ from typing import Any
 from torch import nn
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.export import ExportedFile, export_onnx
+from edge_embed.exporters.exported import ExportedFile
+from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
-from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer
+from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
+from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, write_program
@@ -27,13 +29,17 @@ from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.tflite.validate import validate_tflite
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate import validate_export
 
 Model = nn.Module | StrPath
 
-Exporter = Callable[[LoweredProgram, Path, ExternalData, bool, int | None, FusedTokenizer | None], ExportedFile]
-TARGETS: dict[str, Exporter] = {"onnx": export_onnx}
+# The exporter of each target, which takes a lowered program, a path and options, and the options of `export` it has.
+TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
+    "onnx": (export_onnx, ("external_data", "memory_megabytes", "tokenizer")),
+    "tflite": (export_tflite, ("tflite_table",)),
+}
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -112,10 +118,14 @@ def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: P
     return lower_program(load(model, example_inputs), progress)
 
 
-def check_target(target: str) -> None:
-    """Raise `BadInputError` for a target that is not known, and name those that are."""
+def check_target(target: str, options: Iterable[str] = ()) -> None:
+    """Raise `BadInputError` for a target that is not known, and name those that are, or that has not an option."""
     if target not in TARGETS:
         raise BadInputError(f"unknown target {target!r}: expected one of {', '.join(sorted(TARGETS))}")
+    for option in options:
+        if option not in TARGETS[target][1]:
+            (owner,) = (name for name, (_, names) in TARGETS.items() if option in names)
+            raise BadInputError(f"{option}: got one for target {target}, expected it with {owner} only: leave it out")
 
 
 def export(
@@ -125,10 +135,11 @@ def export(
     example_inputs: ExampleInputs | None = None,
     dynamic_shapes: Any = None,
     *,
-    external_data: ExternalData = "auto",
+    external_data: ExternalData | None = None,
     memory_megabytes: int | None = None,
     tokenizer: StrPath | None = None,
     tokenizer_input: str | None = None,
+    tflite_table: str | None = None,
     force: bool = False,
     progress: Progress = _silent,
 ) -> ExportReport:
@@ -136,34 +147,46 @@ def export(
 
     Args:
         model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
-        target: ``"onnx"``.
+        target: ``"onnx"`` or ``"tflite"``.
         output: the file to write.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
-        external_data: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
-        memory_megabytes: MiB that a session with the operator library may take for each use of a table, to be faster:
-            for rows of TT, without it none, and for heads of DPQ, without it as much as their codes.
-        tokenizer: a ``tokenizer.json`` (Hugging Face) to put in front of the model, which then takes ``text``.
+        external_data: for onnx: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
+        memory_megabytes: for onnx: MiB that a session with the operator library may take for each use of a table, to
+            be faster: for rows of TT, without it none, and for heads of DPQ, without it as much as their codes.
+        tokenizer: for onnx: a ``tokenizer.json`` (Hugging Face) to put in front of the model, which then takes
+            ``text``.
         tokenizer_input: name of the input for ids, where the model has several inputs of integers.
+        tflite_table: for tflite: how DPQ tables are looked up: ``byte``, ``pairs`` (faster and larger), or by default
+            ``auto``, which takes pairs where they add at most a fifth to the table.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
     Raises:
-        BadInputError: if the target is unknown, or the model has no compressed table or cannot be exported, or the
-            tokenizer is damaged, does not fit the model or would give other ids than the library `tokenizers`.
+        BadInputError: if the target is unknown or has not an option that is given, or the model has no compressed table
+            or cannot be exported, or the tokenizer is damaged, does not fit the model or would give other ids than the
+            library `tokenizers`.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    check_target(target)
+    given: dict[str, Any] = {
+        "external_data": external_data,
+        "memory_megabytes": memory_megabytes,
+        "tokenizer": tokenizer,
+        "tflite_table": tflite_table,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    check_target(target, chosen)
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
     _keep_source(program, Path(output))
-    fused, checked = None, None
+    checked = None
     keep_inputs([Path(output)], [tokenizer])
     if tokenizer is not None:
-        fused, checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
+        chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
     elif tokenizer_input is not None:
         raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer: give that too")
     lowered = lower_program(program, progress)
-    exported = TARGETS[target](lowered, Path(output), external_data, force, memory_megabytes, fused)
+    exporter, _ = TARGETS[target]
+    exported = exporter(lowered, Path(output), **chosen, force=force)
     return replace(_report(lowered, exported), tokenizer=checked)
 
 
@@ -182,7 +205,9 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         packed = lowered.tables.get(report.name)
         sizes = (packed.nbytes, packed.compression_ratio) if packed else (None, None)
         memory = [found.get(report.name, 0) for found in (exported.session_bytes, exported.needed_bytes)]
-        tables.append(ExportedTable(*astuple(report), *sizes, *memory))
+        table = ExportedTable(*astuple(report), *sizes, *memory)
+        layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
+        tables.append(replace(table, layout=layout, added_bytes=added))
     files = {path: path.stat().st_size for path in exported.files}
     return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen)
 
@@ -198,7 +223,7 @@ def validate(
 
     Args:
         model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
-        exported: the ``.onnx`` file.
+        exported: the ``.onnx`` or ``.tflite`` file.
         example_inputs: for a module, as for `save`.
         options: tolerances, seed and iterations (`edge_embed.validation.options`).
         progress: called with (step, done, in all).
@@ -214,7 +239,8 @@ def validate(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
     )
     lowered = lower_program(program, progress)
-    return validate_export(program, lowered, Path(exported), options, progress)
+    validation = validate_tflite if is_tflite_file(Path(exported)) else validate_export
+    return validation(program, lowered, Path(exported), options, progress)
 
 
 def check(

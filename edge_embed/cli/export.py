@@ -11,14 +11,12 @@ from edge_embed.cli.output import Output, output_options
 
 @click.command()
 @click.argument("model", type=FILE)
-@click.option("--target", required=True, help="Runtime to write for: onnx.")
+@click.option("--target", required=True, help="Runtime to write for: onnx, tflite.")
 @click.option("--output", "-o", type=FILE, help="File to write. Default: MODEL with the target's suffix.")
 @click.option(
     "--external-data",
     type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Weights in a file of their own; auto does so above 128 MB.",
+    help="Weights in a file of their own; auto does so above 128 MB. [auto]",
 )
 @click.option(
     "--memory-megabytes",
@@ -27,6 +25,11 @@ from edge_embed.cli.output import Output, output_options
 )
 @click.option("--tokenizer", type=FILE, metavar="FILE", help="A tokenizer.json in front: the model takes strings.")
 @click.option("--tokenizer-input", metavar="NAME", help="The input for its ids, where there are several of integers.")
+@click.option(
+    "--tflite-table",
+    type=click.Choice(["auto", "byte", "pairs"]),
+    help="How DPQ tables are looked up; pairs are faster and larger, auto takes them up to a fifth more. [auto]",
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @model_options
 @output_options

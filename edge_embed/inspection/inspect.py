@@ -14,8 +14,10 @@ Inspector = Callable[[Path, bool], FileReport]
 _ZIP = b"PK"
 _PICKLE = b"\x80"
 _ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
+_TFLITE = b"TFL3"
 _EXPECTED = (
-    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx or .ort model"
+    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
+    "model"
 )
 
 
@@ -24,7 +26,7 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
 
     Args:
         path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model
-            (whose external data lies beside it) or what ONNX Runtime made of one, ``.ort``.
+            (whose external data lies beside it), what ONNX Runtime made of one, ``.ort``, or a ``.tflite`` model.
         verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
             A saved program has a checksum on every member instead, which is always compared.
 
@@ -51,7 +53,9 @@ def _inspector(path: Path) -> Inspector:
         return _pickle
     if is_ort_format(start):
         return _ort
-    by_suffix = {".onnx": _onnx, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
+    if is_tflite(start):
+        return _tflite
+    by_suffix = {".onnx": _onnx, ".tflite": _tflite, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
     suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
     if suffix in by_suffix:
         return by_suffix[suffix]
@@ -75,6 +79,21 @@ def _start_of(path: Path) -> tuple[bytes, int]:
 def is_ort_format(start: bytes) -> bool:
     """Whether a file that begins so is a model in ORT format."""
     return start[4:8] == _ORT
+
+
+def is_tflite_file(path: Path) -> bool:
+    """Whether a file is a TFLite model, or by its name was to be one; False where it cannot be read."""
+    if path.suffix.lower() == ".tflite":
+        return True
+    try:
+        return is_tflite(_start_of(path)[0])
+    except BadInputError:
+        return False
+
+
+def is_tflite(start: bytes) -> bool:
+    """Whether a file that begins so is a TFLite model."""
+    return start[4:8] == _TFLITE
 
 
 def _is_safetensors(start: bytes, size: int) -> bool:
@@ -124,6 +143,12 @@ def _ort(path: Path, verify: bool) -> FileReport:
     from edge_embed.inspection.ort_file import inspect_ort  # noqa: PLC0415
 
     return inspect_ort(path, verify)
+
+
+def _tflite(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.tflite_file import inspect_tflite  # noqa: PLC0415
+
+    return inspect_tflite(path, verify)
 
 
 def _onnx(path: Path, verify: bool) -> FileReport:

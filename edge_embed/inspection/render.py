@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edge_embed.inspection.doctor import DoctorReport
-from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TorchSaveInfo
+from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TfliteInfo, TorchSaveInfo
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tt import PackedTT
@@ -21,6 +21,7 @@ _KINDS = {
     "packed": "packed tables",
     "onnx": "ONNX model",
     "ort": "model in ORT format",
+    "tflite": "TFLite model",
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _MOST_NAMES = 20
@@ -48,10 +49,7 @@ def render_file(report: FileReport, console: Console) -> None:
     _tokenizer(console, report.tokenizer)
     for key, value in report.metadata.items():
         _line(console, f"{key:.40}: {value:.200}")
-    if report.onnx is not None:
-        _onnx(console, report.onnx)
-    if report.torch_save is not None:
-        _torch_save(console, report.torch_save)
+    _details(console, report)
     for texts, prefix, style in (
         (report.notes, "note", ""),
         (report.warnings, "warning", "yellow"),
@@ -137,6 +135,22 @@ def _onnx(console: Console, info: OnnxInfo) -> None:
     for file in info.data_files:
         aligned = f"aligned to {file.alignment} bytes"
         _line(console, f"external data {file.name}: {_size(file.bytes)}, {file.tensors} tensors, {aligned}")
+
+
+def _details(console: Console, report: FileReport) -> None:
+    """What only files of its kind have."""
+    if report.onnx is not None:
+        _onnx(console, report.onnx)
+    if report.tflite is not None:
+        _tflite(console, report.tflite)
+    if report.torch_save is not None:
+        _torch_save(console, report.torch_save)
+
+
+def _tflite(console: Console, info: TfliteInfo) -> None:
+    _line(console, f"operators: {', '.join(f'{count} x {name}' for name, count in info.operators.items())}")
+    for name, layout in info.layouts.items():
+        _line(console, f"table {name:.80}: layout {layout:.20}")
 
 
 def _tokenizer(console: Console, about: Mapping[str, Any] | None) -> None:

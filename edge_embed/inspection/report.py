@@ -11,7 +11,7 @@ from edge_embed.packed.form import TableShape, TensorSpec
 
 SCHEMA_VERSION = 1
 
-Kind = Literal["program", "torch_save", "packed", "onnx", "ort"]
+Kind = Literal["program", "torch_save", "packed", "onnx", "ort", "tflite"]
 State = Literal["trainable", "frozen", "stored", "packed"]
 HashStatus = Literal["not checked", "matches", "DIFFERS", "no hash"]
 
@@ -131,6 +131,20 @@ class OnnxInfo:
 
 
 @dataclass(frozen=True)
+class TfliteInfo:
+    """What only a TFLite file has.
+
+    Attributes:
+        operators: How many there are of each kind, by their names in the schema.
+        layouts: How each table lies in the file: ``pairs``, ``byte`` or ``direct`` for dpq, ``fixed`` or ``csr`` for
+            ant, ``cores`` for tt.
+    """
+
+    operators: Mapping[str, int]
+    layouts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class TorchSaveInfo:
     """What a ``torch.save`` file shows without running it.
 
@@ -166,6 +180,7 @@ class FileReport:
             (the input that it makes), ``pad_id``, ``max_length`` and others; None if there is none.
         onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
+        tflite: For kind ``tflite``.
         notes: What to do with such a file.
         warnings: What other tools did to it that makes it slower or tied to one runtime.
         differences: Where the content is not what was written: exit code 3.
@@ -186,6 +201,7 @@ class FileReport:
     tokenizer: Mapping[str, Any] | None = None
     onnx: OnnxInfo | None = None
     torch_save: TorchSaveInfo | None = None
+    tflite: TfliteInfo | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)

@@ -30,6 +30,8 @@ class ExportedTable:
         session_bytes: that a session takes at most beside the file to be faster, in all its uses.
         needed_bytes: the least that each of them would have to be allowed, where they are allowed less and take none;
             else 0.
+        layout: how it lies in the file, where the target has several ways; else empty.
+        added_bytes: that this adds to the packed tensors.
     """
 
     name: str
@@ -43,6 +45,8 @@ class ExportedTable:
     compression_ratio: float | None
     session_bytes: int
     needed_bytes: int
+    layout: str = ""
+    added_bytes: int = 0
 
     def cells(self) -> list[str]:
         """A row for the terminal."""
@@ -69,8 +73,12 @@ class ExportedTable:
             return f"left: {self.reason}"
         shared = f", used {self.uses} times" if self.uses > 1 else ""
         session = f", up to {self.session_bytes:,} bytes more in a session" if self.session_bytes else ""
+        layout = f" as {self.layout}" if self.layout else ""
+        added = f" ({self.added_bytes:,} bytes more)" if self.added_bytes > 0 else ""
         grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
-        return f"lowered{shared}{session}" + (f", but no smaller than dense: {_SMALLER[self.method]}" if grew else "")
+        return f"lowered{layout}{added}{shared}{session}" + (
+            f", but no smaller than dense: {_SMALLER[self.method]}" if grew else ""
+        )
 
 
 @dataclass(frozen=True)

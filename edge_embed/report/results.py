@@ -185,13 +185,13 @@ class SizeResult:
 
 @dataclass(frozen=True)
 class LatencyResult:
-    """Time of the custom op / time of a peer: below 1 the custom op is faster.
+    """Time of the custom op, or of the look-up of a TFLite file / time of a peer: below 1 the peer is slower.
 
     Attributes:
         subject: ``table <name>`` or ``model``.
         ids: ids a call, None for the whole model.
         distribution: of the ids.
-        peer: ``dense Gather``, ``portable body`` or ``empty call``.
+        peer: ``dense Gather``, ``portable body`` or ``empty call``; for TFLite ``dense GATHER``.
         ratio: median over rounds, None if it was not measured.
         low: lower end of its 95 % bootstrap interval.
         high: upper end.

@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # results.py shows itself by this file
         ValidationReport,
     )
 
-_LATENCY_TITLE = "Latency: time of the custom op / time of the other (below 1 the custom op is faster), 95 % interval"
+_LATENCY_TITLE = (
+    "Latency: time of the custom op or TFLite look-up / time of the other (below 1 it is faster), 95 % interval"
+)
 
 
 def render(report: "ValidationReport") -> RenderableType:

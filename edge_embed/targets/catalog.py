@@ -13,6 +13,7 @@ from edge_embed.targets.pytorch import Torch
 from edge_embed.targets.reference import Reference
 from edge_embed.targets.ssh import Ssh
 from edge_embed.targets.target import Target
+from edge_embed.targets.tflite.runtimes import LITERT, TFLITE_RUNTIME
 from edge_embed.targets.web.browser import Browser
 from edge_embed.targets.web.node import Node
 
@@ -26,12 +27,14 @@ class Kind:
         make: from what stands after the colon, empty if nothing does.
         argument: what may stand after the colon, empty if nothing may: ``CPU``, ``HOST``.
         needed: whether it must.
+        reads: the files that it runs, by the word for them in `edge_embed.workflow.export`.
     """
 
     what: str
     make: Callable[[str], Target]
     argument: str = ""
     needed: bool = False
+    reads: tuple[str, ...] = ("onnx",)
 
     def spelled(self, word: str) -> str:
         """As it is written on the command line."""
@@ -51,8 +54,10 @@ KINDS: dict[str, Kind] = {
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
     "node": Kind("onnxruntime-web (WebAssembly) under Node.js: the portable bodies", lambda _: Node()),
     "browser": Kind("onnxruntime-web (WebAssembly) in headless Chromium: the portable bodies", lambda _: Browser()),
-    "torch-cpu": Kind("the training form", lambda _: Torch("cpu")),
-    "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda")),
+    "litert": Kind("LiteRT, the runtime of TFLite files", lambda _: LITERT, reads=("tflite",)),
+    "tflite-runtime": Kind("its last version under the old name", lambda _: TFLITE_RUNTIME, reads=("tflite",)),
+    "torch-cpu": Kind("the training form", lambda _: Torch("cpu"), reads=("onnx", "tflite")),
+    "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda"), reads=("onnx", "tflite")),
     "onnxruntime-cuda": Kind("the portable bodies on a GPU, or our operators beside it", Cuda, "library"),
 }
 
@@ -75,12 +80,21 @@ def make_target(text: str) -> Target:
     return kind.make(argument)
 
 
-def make_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+def make_targets(texts: Sequence[str], reads: str = "onnx") -> tuple[Target, ...]:
     """All targets named, each of them once.
 
+    Args:
+        texts: as on the command line.
+        reads: the kind of file that they have to run.
+
     Raises:
-        BadInputError: as `make_target`.
+        BadInputError: as `make_target`, or one of them does not run such files.
     """
+    for kind, text in ((KINDS.get(text.partition(":")[0]), text) for text in texts):
+        if kind is not None and reads not in kind.reads:
+            fitting = ", ".join(other.spelled(word) for word, other in KINDS.items() if reads in other.reads)
+            got = f"got {text!r}, which runs {' and '.join(kind.reads)} files"
+            raise BadInputError(f"target: {got}, expected one for {reads}: {fitting}")
     return tuple(make_target(text) for text in dict.fromkeys(texts))
 
 

@@ -31,7 +31,7 @@ from edge_embed.validation.submodel import Submodel
 from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, ratios_of, time_rounds
 
 EMPTY = "empty call"
-_LARGEST_DENSE = 256 << 20
+LARGEST_DENSE = 256 << 20
 _ROWS_AT_ONCE = 4096
 
 
@@ -136,8 +136,8 @@ def _sessions(
         EMPTY: paths.open_session(_write_empty(inputs, folder), True, paths.quiet_options(threads=1)),
     }
     size = dense_bytes(call.table)
-    if size > _LARGEST_DENSE:
-        return sessions, {call.dense: f"the dense table has {size:,} bytes, the limit here is {_LARGEST_DENSE:,}"}
+    if size > LARGEST_DENSE:
+        return sessions, {call.dense: f"the dense table has {size:,} bytes, the limit here is {LARGEST_DENSE:,}"}
     dense = _write_dense(call, inputs, folder)
     sessions[call.dense] = paths.open_session(dense, True, paths.quiet_options(threads=1))
     return sessions, {}

@@ -115,16 +115,23 @@ def compare_model(
 ) -> tuple[PathResult, ...]:
     """Run all cases on all paths; the training form's own outputs are in the cases."""
     openers: dict[str, Callable[[], RunModel]] = {
-        paths.ORACLE: lambda: partial(_run_oracle, lowered),
         paths.REFERENCE: lambda: _reference(lowered, exported),
         paths.PORTABLE: lambda: _session(lowered, exported, portable=True),
         paths.CUSTOM: lambda: _session(lowered, exported, portable=False),
     }
-    results = [_training_form(lowered, cases, options)]
+    results = compare_lowered(lowered, cases, options)
+    on_path()
     for name, opener in openers.items():
         results.append(run_path(name, opener, lowered.program.output_names, cases, options))
         on_path()
     return tuple(results)
+
+
+def compare_lowered(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> list[PathResult]:
+    """The two paths that need no file: the training form, and the packed oracle."""
+    names = lowered.program.output_names
+    oracle = run_path(paths.ORACLE, lambda: partial(_run_oracle, lowered), names, cases, options)
+    return [_training_form(lowered, cases, options), oracle]
 
 
 @torch.no_grad()

@@ -86,7 +86,7 @@ def compare_paths(
     }
     checks = []
     for name, opener in openers.items():
-        checks.append(_check(name, opener, call, cases, expected))
+        checks.append(check_path(name, opener, call, cases, expected))
         on_path()
     return tuple(checks)
 
@@ -118,7 +118,10 @@ def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
     return submodel.paths
 
 
-def _check(name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]) -> Check:
+def check_path(
+    name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]
+) -> Check:
+    """Run all cases on one path, and those that it has to refuse."""
     try:
         run = opener()
     except NotRunError as error:

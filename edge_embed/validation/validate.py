@@ -12,7 +12,7 @@ Disk: a copy of one table, or of the model's weights, in a temporary folder.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,7 @@ import torch
 from onnx import TensorProto
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, OutputError
-from edge_embed.files import check_target
+from edge_embed.errors import OutputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results import (
@@ -40,8 +39,9 @@ from edge_embed.report.results import (
 from edge_embed.steps import limit_steps
 from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import RunOptions, Subject, Target
-from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, saved_inputs, size, table_paths
+from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
 from edge_embed.validation.call import TableCall
+from edge_embed.validation.cases import choose_cases, save_worst
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.options import Tolerance, ValidationOptions
 from edge_embed.validation.strings import TokenizerResults, behind_tokenizer, compare_tokenizer, from_texts_on_target
@@ -131,7 +131,7 @@ class _Validation:
 
     def run(self) -> ValidationReport:
         """All stages in order."""
-        cases, left_out = self._cases()
+        cases, left_out = choose_cases(self._program, self._random, self._options)
         structure = self._structure()
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
@@ -141,7 +141,7 @@ class _Validation:
         sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
         self._model_latency(cases[0], model)
         targets = tuple(found for target in self._targets for found in self._on_target(target, cases, tokenizer))
-        self._save(self._options.save_worst, _worst(cases, (*model.paths, *targets)))
+        save_worst(self._program, cases, (*model.paths, *targets), self._options)
         return ValidationReport(
             str(self._shipped.path),
             self._options.seed,
@@ -152,24 +152,6 @@ class _Validation:
             latency.section(self._latencies),
             targets,
         )
-
-    def _cases(self) -> tuple[list[model_inputs.ModelCase], list[str]]:
-        """Inputs of the whole model; saved at once, for some models end the process."""
-        options, left_out = self._options, list[str]()
-        if options.save_worst is not None:
-            check_target(options.save_worst, options.force)
-        if options.inputs is not None:
-            cases = saved_inputs.load_inputs(options.inputs, self._program)
-        else:
-            cases, left_out = model_inputs.make_cases(self._program, self._random, options.more_cases)
-        if not cases:
-            raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
-        self._save(options.save_inputs, cases)
-        return cases, left_out
-
-    def _save(self, path: Path | None, cases: list[model_inputs.ModelCase]) -> None:
-        if path is not None:
-            saved_inputs.save_inputs(path, self._program, cases, self._options.seed, force=self._options.force)
 
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
@@ -262,12 +244,6 @@ class _Validation:
             self._program, self._exported, case, self._options, self._timing_random
         )
         steps()
-
-
-def _worst(cases: list[model_inputs.ModelCase], found: Iterable[PathResult]) -> list[model_inputs.ModelCase]:
-    """The cases on which some output was farthest off."""
-    names = {output.worst_case for path in found for output in path.outputs}
-    return [case for case in cases if case.name in names]
 
 
 def _path_name(path: str, call: TableCall) -> str:

@@ -6,13 +6,11 @@ file depends on the machine, the folder or the time: the same model gives the sa
 
 import contextlib
 import io
-import json
 import logging
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
 from edge_embed.exporters.onnx.ant import ANT
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, traced_dimensions, values_of
 from edge_embed.exporters.onnx.dpq import DPQ
@@ -30,11 +29,8 @@ from edge_embed.exporters.onnx.names import (
     DOMAIN,
     DOMAIN_VERSION,
     IR_VERSION,
-    MANIFEST_KEY,
     MEMORY_BYTES,
-    METADATA_KEY,
     OPSET,
-    VOCABULARY_KEY,
 )
 from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
 from edge_embed.exporters.onnx.storage import (
@@ -49,30 +45,10 @@ from edge_embed.exporters.onnx.tt import TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import Use
-from edge_embed.packed.manifest import write_manifest
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
 
 METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT)
-
-
-@dataclass(frozen=True)
-class ExportedFile:
-    """What was written.
-
-    Attributes:
-        files: the ONNX file, then its weights file if there is one.
-        dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
-        frozen: dimensions that have one size, in the same form.
-        session_bytes: that a session takes at most beside the file to be faster, by table.
-        needed_bytes: the least that it would have to be allowed, by table of which it takes none as it is allowed less.
-    """
-
-    files: tuple[Path, ...]
-    dynamic: Mapping[str, list[str]]
-    frozen: Mapping[str, list[str]]
-    session_bytes: Mapping[str, int]
-    needed_bytes: Mapping[str, int]
 
 
 def export_onnx(
@@ -99,12 +75,7 @@ def export_onnx(
             without a node that can use them.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    if not lowered.tables:
-        dense = ", ".join(report.name for report in lowered.reports) or "none at all"
-        raise BadInputError(
-            f"the model has no compressed table (embeddings found: {dense}): train one as DPQEmbedding in "
-            "place of nn.Embedding (`edge-embed compress`, for trained tables, is planned and not in this version)"
-        )
+    check_tables(lowered)
     if memory_megabytes is not None:
         check_count("memory_megabytes", memory_megabytes, least=0, most=MAX_SIZE >> 20)
     model = build_model(lowered)
@@ -135,7 +106,7 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     model.ir_version = IR_VERSION
     rename_dimensions(model, program)
     _anonymize(model)
-    model.metadata_props.update(_metadata(lowered))
+    model.metadata_props.update(metadata_of(lowered))
     return model
 
 
@@ -277,14 +248,3 @@ def _anonymize(model: ir.Model) -> None:
     for node in model.graph.all_nodes():
         node.metadata_props.clear()
         node.doc_string = None
-
-
-def _metadata(lowered: LoweredProgram) -> dict[str, str]:
-    """Hashes and sizes of the tables as in a packed file, and what travels with the model."""
-    program = lowered.program
-    properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
-    if program.vocabulary is not None:
-        properties[VOCABULARY_KEY] = json.dumps(list(program.vocabulary), ensure_ascii=False)
-    if program.metadata:
-        properties[METADATA_KEY] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
-    return properties

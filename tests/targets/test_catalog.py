@@ -26,3 +26,9 @@ def test_every_kind_is_listed_with_what_it_lacks():
     for info in listed:
         assert all(lack.what and lack.remedy for lack in info.lacks)
     assert not next(info for info in listed if info.name == "local").lacks
+
+
+def test_a_target_runs_files_of_its_kind():
+    assert [target.name for target in make_targets(["litert", "torch-cpu"], "tflite")] == ["litert", "torch-cpu"]
+    with pytest.raises(BadInputError, match="got 'litert', which runs tflite files, expected one for onnx: local, "):
+        make_targets(["litert"])

@@ -28,7 +28,7 @@ def test_every_peer_batch_and_distribution_is_measured(inline):
 
 
 def test_a_large_dense_twin_is_left_out_with_the_reason(inline, monkeypatch):
-    monkeypatch.setattr(latency, "_LARGEST_DENSE", 4 * DIM * ROWS)
+    monkeypatch.setattr(latency, "LARGEST_DENSE", 4 * DIM * ROWS)
     results = inline.validate(iterations=2, warmup=0).latency.results
     assert all(result.ratio for result in results if result.subject == "table word")
     (reason,) = {result.reason for result in results if result.subject == "table topic" and result.ratio is None}

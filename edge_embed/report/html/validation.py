@@ -61,7 +61,7 @@ def _latency(results: Sequence[LatencyResult]) -> Section:
         if result.ratio is not None
     ]  # fmt: skip
     columns = ("", "ids a call", "ids", "against", "µs", "ratio, 95 % interval")
-    text = "Time of the custom op / time of the other: below 1 the custom op is faster."
+    text = "Time of the custom op (of a TFLite file: of its look-up) / time of the other: below 1 it is faster."
     return Section("Latency", text, Grid(columns, rows, frozenset({1, 4, 5})), [latency_strips(results)])
 
 

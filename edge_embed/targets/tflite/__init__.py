@@ -1,0 +1,1 @@
+"""TFLite files in the two runtimes of Python that read them, each in a process of its own."""

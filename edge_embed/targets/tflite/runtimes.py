@@ -1,0 +1,174 @@
+"""``litert`` and ``tflite-runtime``: the runtime of today, and the last under the old name, which many apps have."""
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.targets.cache import cached_folder, fetch_once
+from edge_embed.targets.process import run_program
+from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, TargetRun, Tokenizer
+from edge_embed.targets.tflite import worker
+
+_OLD = ("tflite-runtime==2.14.0", "numpy==1.26.4")  # the last of its kind; it was built for numpy 1
+_OLD_PYTHON = (3, 11)  # for which there are wheels of it
+
+Outcome = Sequence[NDArray[Any]] | str
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model that a runtime is about to run.
+
+    Attributes:
+        model: the file.
+        python: the interpreter with its options, in which the runtime can be imported.
+        environment: variables for it.
+    """
+
+    model: Path
+    python: Sequence[str]
+    environment: Mapping[str, str]
+
+    def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
+        """Run all cases in one process.
+
+        Raises:
+            NotRunError: if it takes too long.
+            RunFailedError: if the model fails there.
+        """
+        outcomes, result = self.attempt(cases, options)
+        outputs = []
+        for number, outcome in enumerate(outcomes):
+            if isinstance(outcome, str):
+                raise RunFailedError(f"case {number}: {outcome}")
+            outputs.append(outcome)
+        first, *calls = result["calls"]
+        return TargetRun(outputs, result["versions"], TargetTimes(result["create"], first, tuple(calls)))
+
+    def attempt(self, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
+        """Run all cases; those that the runtime refuses give its message.
+
+        Raises:
+            NotRunError: if it takes too long.
+            RunFailedError: if the process fails.
+        """
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "inputs.json").write_text(json.dumps(list(cases[0]) if cases else []), encoding="utf-8")
+            for number, feeds in enumerate(cases):
+                np.savez(folder / f"{number}.in.npz", *feeds.values())
+            numbers = str(options.iterations), str(options.threads)
+            command: list[str | Path] = [*self.python, worker.__file__, self.model, folder, *numbers]
+            run_program(command, options.time_limit, what="the runtime", environment=self.environment)
+            result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            return [_outcome(folder, number) for number in range(len(cases))], result
+
+
+def _outcome(folder: Path, number: int) -> Outcome:
+    refused = folder / f"{number}.error"
+    if refused.exists():
+        return refused.read_text(encoding="utf-8").strip() or "refused without a message"
+    with np.load(folder / f"{number}.out.npz", allow_pickle=False) as found:
+        return [found[f"arr_{at}"] for at in range(len(found))]
+
+
+@dataclass(frozen=True)
+class TfliteTarget:
+    """A runtime for TFLite files.
+
+    Attributes:
+        name: as on the command line.
+        lacking: what is missing to have it.
+        absent: why it would have to be downloaded first, empty if not.
+        installed: the interpreter with its options and variables, after what is downloaded once: (time limit).
+    """
+
+    name: str
+    lacking: Callable[[], list[Problem]]
+    absent: Callable[[], str]
+    installed: Callable[[float], tuple[Sequence[str], Mapping[str, str]]]
+    evidence: Evidence = "executed-native"
+    tokenizer: Tokenizer = "cannot run"
+
+    def lacks(self) -> list[Problem]:
+        """What is missing here; what is downloaded when it is needed is not."""
+        return self.lacking()
+
+    def reason_against(self) -> str:
+        """Why it cannot run without a download, empty if it can."""
+        return "; ".join(f"{problem.what}: {problem.remedy}" for problem in self.lacks()) or self.absent()
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[OpenedModel]:
+        """Download the runtime, if it is one that is not installed here, once."""
+        yield self.open(subject.model, options.time_limit)
+
+    def open(self, model: Path, time_limit: float = RunOptions.time_limit) -> OpenedModel:
+        """A file, ready to run.
+
+        Raises:
+            NotRunError: if the runtime cannot be downloaded.
+        """
+        return OpenedModel(model, *self.installed(time_limit))
+
+
+def _litert_lacks() -> list[Problem]:
+    if importlib.util.find_spec("ai_edge_litert"):
+        return []
+    return [Problem("the package ai-edge-litert is not installed", 'pip install "edge-embed[tflite]"')]
+
+
+def _litert(time_limit: float) -> tuple[Sequence[str], Mapping[str, str]]:
+    return [sys.executable, "-P"], {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def _old_folder() -> str:
+    return f"{_OLD[0].replace('==', '-')}-python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _old_absent() -> str:
+    if cached_folder(_old_folder()).is_dir():
+        return ""
+    return "it is not downloaded yet: --target tflite-runtime does so, once"
+
+
+def _old_lacks() -> list[Problem]:
+    if not _old_absent():
+        return []
+    if sys.version_info[:2] > _OLD_PYTHON:
+        return [Problem(f"{_OLD[0]} has no wheel for this Python", "use an environment of Python 3.11")]
+    if importlib.util.find_spec("pip") is None:
+        return [Problem(f"pip is missing, which gets {_OLD[0]}", "python -m ensurepip")]
+    return []
+
+
+def _old(time_limit: float) -> tuple[Sequence[str], Mapping[str, str]]:
+    """The runtime in a folder of its own, beside which nothing of this environment is seen."""
+    folder = fetch_once(_old_folder(), lambda folder: _download_old(folder, time_limit))
+    return [sys.executable, "-P", "-S"], {"PYTHONPATH": str(folder)}
+
+
+def _download_old(folder: Path, time_limit: float) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target"]
+    # What this environment is pinned to does not hold for one of its own.
+    unbound = {name: os.devnull for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT") if name in os.environ}
+    try:
+        run_program([*pip, folder, *_OLD], time_limit, what="pip", environment=unbound)
+    except RunFailedError as error:
+        raise NotRunError(f"{_OLD[0]} cannot be downloaded; is there a connection? {error}") from error
+
+
+LITERT = TfliteTarget("litert", _litert_lacks, lambda: "", _litert)
+TFLITE_RUNTIME = TfliteTarget("tflite-runtime", _old_lacks, _old_absent, _old)
+TARGETS = (LITERT, TFLITE_RUNTIME)

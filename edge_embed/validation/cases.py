@@ -1,0 +1,49 @@
+"""The inputs of the whole model that a validation takes: drawn or read, and written where the user wants them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edge_embed.errors import BadInputError
+from edge_embed.files import check_target
+from edge_embed.program.program import Program
+from edge_embed.report.results import PathResult
+from edge_embed.validation.model_inputs import ModelCase, make_cases
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.saved_inputs import load_inputs, save_inputs
+
+
+def choose_cases(
+    program: Program, random: np.random.Generator, options: ValidationOptions
+) -> tuple[list[ModelCase], list[str]]:
+    """Inputs of the whole model, and those left out; saved at once, for some models end the process.
+
+    Raises:
+        BadInputError: the program does not run on its own example inputs, or a file of inputs does not fit it.
+        OutputError: they cannot be saved.
+    """
+    left_out = list[str]()
+    if options.save_worst is not None:
+        check_target(options.save_worst, options.force)
+    if options.inputs is not None:
+        cases = load_inputs(options.inputs, program)
+    else:
+        cases, left_out = make_cases(program, random, options.more_cases)
+    if not cases:
+        raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
+    _save(options.save_inputs, program, cases, options)
+    return cases, left_out
+
+
+def save_worst(
+    program: Program, cases: Sequence[ModelCase], found: Iterable[PathResult], options: ValidationOptions
+) -> None:
+    """Save the cases on which some output was farthest off, if that is wanted."""
+    names = {output.worst_case for path in found for output in path.outputs}
+    _save(options.save_worst, program, [case for case in cases if case.name in names], options)
+
+
+def _save(path: Path | None, program: Program, cases: list[ModelCase], options: ValidationOptions) -> None:
+    if path is not None:
+        save_inputs(path, program, cases, options.seed, force=options.force)

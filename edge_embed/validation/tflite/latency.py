@@ -1,0 +1,119 @@
+"""Latency of the look-ups of a TFLite file in LiteRT, against a dense table: ``GATHER`` of the same rows in float32.
+
+Both run in this process, on one thread, on the same fresh ids.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_embed.exporters.tflite.graph import Graph
+from edge_embed.report.results import LatencyResult
+from edge_embed.targets.tflite.runtimes import LITERT
+from edge_embed.validation import ids as random_ids
+from edge_embed.validation.call import IDS_AT_ONCE, TableCall
+from edge_embed.validation.latency import LARGEST_DENSE
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.size import dense_bytes
+from edge_embed.validation.tflite.tables import write_use
+from edge_embed.validation.timing import Feeds, ratio_of, ratios_of, time_rounds
+
+METHOD = (
+    "CPU clock of the one thread that runs; time of the call in LiteRT, inputs set before; both in random order within "
+    "each round, on the same ids, drawn anew for every round; all rows were read once before; median ratio with 95 % "
+    "bootstrap interval"
+)
+PEER = "dense GATHER"
+_OURS = "file"
+_BATCHES = (1, 128, 4096)
+_DISTRIBUTIONS: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
+
+
+def runtime() -> str:
+    """What it is measured with."""
+    return "no runtime" if LITERT.lacks() else f"ai-edge-litert {metadata.version('ai-edge-litert')}"
+
+
+class _Interpreter:
+    """A file in LiteRT, with inputs of one size."""
+
+    calls = 1
+
+    def __init__(self, path: Path, batch: int) -> None:
+        from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
+
+        self._interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
+        (detail,) = self._interpreter.get_input_details()
+        self._input = detail["index"]
+        self._interpreter.resize_tensor_input(self._input, (batch,))
+        self._interpreter.allocate_tensors()
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """The ids of the next call."""
+        self._interpreter.set_tensor(self._input, feeds[0]["ids"])
+
+    def run(self) -> None:
+        """One call."""
+        self._interpreter.invoke()
+
+
+def measure_rows(
+    call: TableCall, layout: str, options: ValidationOptions, random: np.random.Generator
+) -> Iterator[LatencyResult]:
+    """The look-up of a table, for several numbers of ids."""
+    name, n = f"table {call.table.name}", call.table.packed.num_embeddings
+    if reason := _reason_against(call, options):
+        yield LatencyResult(name, None, "any", PEER, None, None, None, None, reason)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        like = {"ids": np.zeros(1, np.int64)}
+        files = {
+            _OURS: write_use(call, layout, like, Path(folder) / "file.tflite"),
+            PEER: _write_dense(call, Path(folder) / "dense.tflite"),
+        }
+        for batch in _BATCHES:
+            contenders = {name: _Interpreter(path, batch) for name, path in files.items()}
+            _touch(contenders, n, batch)
+            for distribution in _DISTRIBUTIONS:
+                times = time_rounds(
+                    contenders,
+                    lambda: [{"ids": random_ids.draw(random, distribution, n, (batch,))}],  # noqa: B023
+                    options.iterations,
+                    options.warmup,
+                    random,
+                )
+                ours, peer = times[_OURS].cpu, times[PEER].cpu
+                ratio, samples = ratio_of(ours, peer, random), tuple(map(float, ratios_of(ours, peer)))
+                figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
+                yield LatencyResult(name, batch, distribution, PEER, *figures, "", samples)
+
+
+def _reason_against(call: TableCall, options: ValidationOptions) -> str:
+    if options.iterations == 0:
+        return "no iterations were asked for"
+    if lacks := LITERT.lacks():
+        return lacks[0].what
+    size = dense_bytes(call.table)
+    return f"the dense table has {size:,} bytes, the limit here is {LARGEST_DENSE:,}" if size > LARGEST_DENSE else ""
+
+
+def _write_dense(call: TableCall, path: Path) -> Path:
+    packed, graph = call.table.packed, Graph()
+    blocks = range(0, packed.num_embeddings, IDS_AT_ONCE)
+    rows = [packed.rows(np.arange(at, min(at + IDS_AT_ONCE, packed.num_embeddings))) for at in blocks]
+    table = graph.table("dense", np.concatenate(rows).astype(np.float32, copy=False))
+    graph.write(path, {"result": graph.gather(table, graph.input("ids", "int64", (-1,)))}, {})
+    return path
+
+
+def _touch(contenders: dict[str, _Interpreter], n: int, batch: int) -> None:
+    """Read every row once: the first read of a mapped page costs more than the look-up."""
+    for start in range(0, n, batch):
+        ids = np.arange(start, start + batch) % n
+        for contender in contenders.values():
+            contender.set_inputs([{"ids": ids}])
+            contender.run()

@@ -1,0 +1,159 @@
+"""A TFLite model as a flatbuffer: tensors, operators and buffers in, one file out.
+
+The object API of the schema comes from the package ai-edge-litert. It copies a buffer into the file without regard to
+its alignment, and runtimes hand the mapped bytes to kernels as they are; `_aligned` puts each on a multiple of 64.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.packed.container import little_endian
+
+ALIGNMENT = 64
+IDENTIFIER = b"TFL3"
+_SCHEMA_VERSION = 3
+# Offsets are signed 32-bit numbers; what is not a buffer takes far less than the rest.
+_MOST_BYTES = 2**31 - 1 - (64 << 20)
+_SMALL = 1 << 20  # bytes that the file needs beside its buffers, at first; it grows where there are more
+
+
+def load_schema() -> Any:
+    """The schema of TFLite as classes.
+
+    Raises:
+        EdgeEmbedError: the package that has it is not installed.
+    """
+    try:
+        return import_module("ai_edge_litert.schema_py_generated")
+    except ImportError as error:
+        raise EdgeEmbedError(
+            "TFLite files are written and read with the schema of the package ai-edge-litert, which is not installed: "
+            'pip install "edge-embed[tflite]"'
+        ) from error
+
+
+class ModelBuilder:
+    """Collects a model of one subgraph; numbers of tensors are those of the file."""
+
+    def __init__(self) -> None:
+        self.schema = load_schema()
+        self._model, self._graph = self.schema.ModelT(), self.schema.SubGraphT()
+        self._model.version, self._model.description = _SCHEMA_VERSION, b"edge-embed"
+        self._model.subgraphs, self._graph.name = [self._graph], b"main"
+        self._model.operatorCodes, self._model.metadata = [], []
+        self._graph.tensors, self._graph.operators, self._graph.inputs = [], [], []
+        self._model.buffers = [self.schema.BufferT()]  # the first is that of all tensors without content
+        self._arrays: dict[int, NDArray[np.uint8]] = {}
+
+    def add_tensor(self, name: str, dtype: str, shape: Sequence[int], content: NDArray[Any] | None = None) -> int:
+        """Add a tensor, -1 for sizes that are known when it runs; with content it is a constant."""
+        tensor = self.schema.TensorT()
+        tensor.name, tensor.type = name.encode(), getattr(self.schema.TensorType, dtype.upper())
+        tensor.shape = [max(size, 1) if size < 0 else size for size in shape]
+        if -1 in shape:
+            tensor.shapeSignature = list(shape)
+        tensor.buffer = 0 if content is None else self._add_buffer(content)
+        self._graph.tensors.append(tensor)
+        return len(self._graph.tensors) - 1
+
+    @property
+    def num_operators(self) -> int:
+        """How many there are so far."""
+        return len(self._graph.operators)
+
+    def add_input(self, tensor: int) -> None:
+        """Make a tensor the next input."""
+        self._graph.inputs.append(tensor)
+
+    def add_operator(
+        self, name: str, inputs: Sequence[int], output: int, options: str, values: Mapping[str, Any]
+    ) -> None:
+        """Add an operator by its name in the schema, such as ``GATHER``, in version 1, which all runtimes have."""
+        operator = self.schema.OperatorT()
+        operator.opcodeIndex, operator.inputs, operator.outputs = self._code(name), list(inputs), [output]
+        if options:
+            operator.builtinOptionsType = getattr(self.schema.BuiltinOptions, options)
+            operator.builtinOptions = getattr(self.schema, f"{options}T")()
+            vars(operator.builtinOptions).update(values)
+        self._graph.operators.append(operator)
+
+    def add_metadata(self, name: str, text: str) -> None:
+        """Add a text that no runtime reads."""
+        entry = self.schema.MetadataT()
+        entry.name, entry.buffer = name.encode(), self._add_buffer(np.frombuffer(text.encode(), np.uint8))
+        self._model.metadata.append(entry)
+
+    def write(self, path: Path, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
+        """Write the file; its inputs and outputs, by name, are also those of its one signature.
+
+        Raises:
+            BadInputError: buffers are larger than the format can hold.
+        """
+        self._graph.outputs = list(outputs.values())
+        self._model.signatureDefs = [self._signature(inputs, outputs)]
+        builder = import_module("flatbuffers").Builder(self._checked_size() + _SMALL)
+        for number, array in self._arrays.items():
+            self._model.buffers[number] = self._aligned(array)
+        builder.Finish(self._model.Pack(builder), IDENTIFIER)
+        path.write_bytes(memoryview(builder.Bytes)[builder.Head() :])
+
+    def _checked_size(self) -> int:
+        size = sum(array.nbytes + ALIGNMENT for array in self._arrays.values())
+        if size > _MOST_BYTES:
+            raise BadInputError(
+                f"{size:,} bytes of tables do not fit one TFLite file (limit 2 GB, the format has 32-bit offsets): "
+                "use fewer bits a row, or several models, or --target onnx, which keeps weights in a file beside it"
+            )
+        return size
+
+    def _add_buffer(self, content: NDArray[Any]) -> int:
+        self._model.buffers.append(None)
+        number = len(self._model.buffers) - 1
+        self._arrays[number] = little_endian(content).reshape(-1).view(np.uint8)
+        return number
+
+    def _code(self, name: str) -> int:
+        code = getattr(self.schema.BuiltinOperator, name)
+        known = [entry.builtinCode for entry in self._model.operatorCodes]
+        if code not in known:
+            entry = self.schema.OperatorCodeT()
+            # Old runtimes read 8 bits, and 127 where the number has more.
+            entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), 1
+            self._model.operatorCodes.append(entry)
+            known.append(code)
+        return known.index(code)
+
+    def _signature(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Any:
+        signature = self.schema.SignatureDefT()
+        signature.signatureKey, signature.subgraphIndex = b"serving_default", 0
+        signature.inputs = [self._named(*item) for item in inputs.items()]
+        signature.outputs = [self._named(*item) for item in outputs.items()]
+        return signature
+
+    def _named(self, name: str, tensor: int) -> Any:
+        entry = self.schema.TensorMapT()
+        entry.name, entry.tensorIndex = name.encode(), tensor
+        return entry
+
+    def _aligned(self, array: NDArray[np.uint8]) -> Any:
+        schema = self.schema
+
+        class Aligned(schema.BufferT):  # type: ignore[misc,name-defined]
+            """A buffer whose content begins on a multiple of 64 bytes of the file."""
+
+            def Pack(self, builder: Any) -> int:
+                builder.StartVector(1, array.nbytes, ALIGNMENT)
+                builder.head -= array.nbytes
+                builder.Bytes[builder.head : builder.head + array.nbytes] = array.data
+                content = builder.EndVector()
+                schema.BufferStart(builder)
+                schema.BufferAddData(builder, content)
+                return int(schema.BufferEnd(builder))
+
+        return Aligned()

@@ -1,0 +1,219 @@
+"""The operators that exported graphs are made of: each works in every runtime that is tried, with the types used here.
+
+There is no other way to add one, so the list of what a file may contain is `OPERATORS`. Kept out: whatever one of the
+runtimes lacks (``GATHER`` of float16 and uint16, ``FLOOR_DIV`` of int64), and arithmetic on int8, uint8 and int16,
+which takes them for quantised numbers and ends the process where they are not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
+from edge_embed.packed.container import sha256
+
+# The name of the options that go with an operator, none for some.
+OPERATORS: Mapping[str, str] = {
+    "ADD": "AddOptions",
+    "BATCH_MATMUL": "BatchMatMulOptions",
+    "BITCAST": "",
+    "CAST": "CastOptions",
+    "CONCATENATION": "ConcatenationOptions",
+    "CUMSUM": "CumsumOptions",
+    "DEQUANTIZE": "DequantizeOptions",
+    "DIV": "DivOptions",
+    "EQUAL": "EqualOptions",
+    "FLOOR_DIV": "FloorDivOptions",
+    "FLOOR_MOD": "FloorModOptions",
+    "GATHER": "GatherOptions",
+    "LESS": "LessOptions",
+    "MAXIMUM": "MaximumMinimumOptions",
+    "MUL": "MulOptions",
+    "NOT_EQUAL": "NotEqualOptions",
+    "RANGE": "RangeOptions",
+    "RESHAPE": "ReshapeOptions",
+    "SCATTER_ND": "ScatterNdOptions",
+    "SELECT_V2": "SelectV2Options",
+    "SHAPE": "ShapeOptions",
+    "STRIDED_SLICE": "StridedSliceOptions",
+    "SUB": "SubOptions",
+    "SUM": "ReducerOptions",
+    # Their options came later than the operators, and are empty.
+    "UNSORTED_SEGMENT_MAX": "",
+    "UNSORTED_SEGMENT_SUM": "",
+}
+_COMPARISONS = ("EQUAL", "LESS", "NOT_EQUAL")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the graph.
+
+    Attributes:
+        index: its number in the file.
+        dtype: numpy's name of its type.
+        shape: its sizes, -1 where they are known when it runs.
+    """
+
+    index: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Graph:
+    """A graph that grows by one operator a call; shapes follow from the inputs.
+
+    Attributes:
+        hashes: SHA-256 of what tables store, by name of the tensor.
+    """
+
+    def __init__(self) -> None:
+        self.hashes: dict[str, str] = {}
+        self._builder = ModelBuilder()
+        self._inputs: dict[str, int] = {}
+        self._tables: dict[str, Tensor] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
+
+    def input(self, name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+        """Add an input, -1 for dynamic sizes."""
+        tensor = self._tensor(name, dtype, shape)
+        self._builder.add_input(tensor.index)
+        self._inputs[name] = tensor.index
+        return tensor
+
+    def table(self, name: str, array: NDArray[Any]) -> Tensor:
+        """Add what a table stores, under its name; once, however many uses of the table there are."""
+        if name not in self._tables:
+            self._tables[name] = self._tensor(name, array.dtype.name, array.shape, array)
+            self.hashes[name] = sha256(array)
+        return self._tables[name]
+
+    def constant(self, value: Any, dtype: str = "int32") -> Tensor:
+        """A small constant; equal ones are one."""
+        array: NDArray[Any] = np.asarray(value, dtype)
+        key = (dtype, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self._tensor(f"constant_{len(self._constants)}", dtype, array.shape, array)
+        return self._constants[key]
+
+    def gather(self, table: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+        """From a table [..., n, ...] and indices [*]: [..., *, ...]; indices outside the table are an error."""
+        shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
+        return self._add("GATHER", [table, indices], table.dtype, shape, axis=axis)
+
+    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
+        """The same numbers in another type."""
+        if tensor.dtype == dtype:
+            return tensor
+        if (tensor.dtype, dtype) == ("float16", "float32"):
+            # After a change of sizes tflite-runtime 2.14 has lost the input of a CAST of these types, and can crash.
+            return self._add("DEQUANTIZE", [tensor], dtype, tensor.shape)
+        kinds = self._builder.schema.TensorType
+        options = {"inDataType": getattr(kinds, tensor.dtype.upper()), "outDataType": getattr(kinds, dtype.upper())}
+        return self._add("CAST", [tensor], dtype, tensor.shape, **options)
+
+    def bitcast(self, tensor: Tensor, dtype: str) -> Tensor:
+        """The same bits as another type of that size."""
+        return self._add("BITCAST", [tensor], dtype, tensor.shape)
+
+    def binary(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        """Arithmetic or a comparison by its name in the format, with broadcasting."""
+        dtype = "bool" if name in _COMPARISONS else left.dtype
+        return self._add(name, [left, right], dtype, _broadcast(left.shape, right.shape))
+
+    def batch_matmul(self, left: Tensor, right: Tensor) -> Tensor:
+        """[B, i, k] times [B, k, j]."""
+        return self._add("BATCH_MATMUL", [left, right], left.dtype, (*left.shape[:-1], right.shape[-1]))
+
+    def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+        """Another shape of the same numbers, with -1 once at most."""
+        return self._add("RESHAPE", [tensor, self.constant(shape)], tensor.dtype, shape, newShape=list(shape))
+
+    def flatten(self, tensor: Tensor) -> Tensor:
+        """All numbers as a vector."""
+        return tensor if len(tensor.shape) == 1 else self.reshape(tensor, (-1,))
+
+    def reshape_like(self, tensor: Tensor, like: Tensor, width: int) -> Tensor:
+        """Numbers -> [*like, width], where any sizes of ``like`` may be dynamic."""
+        shape = (*like.shape, width)
+        if shape.count(-1) <= 1:
+            return tensor if tensor.shape == shape else self.reshape(tensor, shape)
+        sizes = self.concatenate([self.shape(like), self.constant([width])])
+        return self._add("RESHAPE", [tensor, sizes], tensor.dtype, shape)
+
+    def shape(self, tensor: Tensor) -> Tensor:
+        """Its sizes, int32 [rank]."""
+        kind = self._builder.schema.TensorType.INT32
+        return self._add("SHAPE", [tensor], "int32", (len(tensor.shape),), outType=kind)
+
+    def size(self, tensor: Tensor) -> Tensor:
+        """The size of the first axis, a scalar."""
+        return self.gather(self.shape(tensor), self.constant(0))
+
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Vectors, one after the other."""
+        sizes = [tensor.shape[0] for tensor in tensors]
+        return self._add("CONCATENATION", tensors, tensors[0].dtype, (-1 if -1 in sizes else sum(sizes),), axis=0)
+
+    def slice(self, tensor: Tensor, begin: int, end: int | None) -> Tensor:
+        """Like ``tensor[begin:end]`` along the first axis, whose size is dynamic."""
+        limits = [self.constant([begin]), self.constant([0 if end is None else end]), self.constant([1])]
+        inputs, shape = [tensor, *limits], (-1, *tensor.shape[1:])
+        return self._add("STRIDED_SLICE", inputs, tensor.dtype, shape, endMask=int(end is None))
+
+    def sum(self, tensor: Tensor, axes: Sequence[int]) -> Tensor:
+        """The sum over some axes, which go."""
+        shape = tuple(size for axis, size in enumerate(tensor.shape) if axis not in axes)
+        return self._add("SUM", [tensor, self.constant(axes)], tensor.dtype, shape)
+
+    def cumsum(self, tensor: Tensor) -> Tensor:
+        """Running sums of a vector, each with its own entry."""
+        return self._add("CUMSUM", [tensor, self.constant(0)], tensor.dtype, tensor.shape)
+
+    def range(self, stop: Tensor) -> Tensor:
+        """0 ... stop - 1, int32."""
+        return self._add("RANGE", [self.constant(0), stop, self.constant(1)], "int32", (-1,))
+
+    def scatter(self, places: Tensor, updates: Tensor, size: Tensor) -> Tensor:
+        """A vector of ``size`` [1] zeros, to which updates [m] are added at places [m]."""
+        column = self.reshape(places, (-1, 1))
+        return self._add("SCATTER_ND", [column, updates, size], updates.dtype, (-1,))
+
+    def segment(self, name: str, tensor: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+        """``SUM`` or ``MAX`` of the rows of each of ``count`` segments; rows of segment -1 are left out."""
+        inputs, shape = [tensor, segments, count], (-1, *tensor.shape[1:])
+        return self._add(f"UNSORTED_SEGMENT_{name}", inputs, tensor.dtype, shape)
+
+    def select(self, condition: Tensor, true: Tensor, false: Tensor) -> Tensor:
+        """One or the other, with broadcasting."""
+        shape = _broadcast(condition.shape, _broadcast(true.shape, false.shape))
+        return self._add("SELECT_V2", [condition, true, false], true.dtype, shape)
+
+    def write(self, path: Path, outputs: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+        """Write the file.
+
+        Raises:
+            BadInputError: it would be larger than the format can hold.
+        """
+        for name, text in metadata.items():
+            self._builder.add_metadata(name, text)
+        self._builder.write(path, self._inputs, {name: tensor.index for name, tensor in outputs.items()})
+
+    def _add(self, name: str, inputs: Sequence[Tensor], dtype: str, shape: Sequence[int], **options: Any) -> Tensor:
+        output = self._tensor(f"{name.lower()}_{self._builder.num_operators}", dtype, shape)
+        numbers = [tensor.index for tensor in inputs]
+        self._builder.add_operator(name, numbers, output.index, OPERATORS[name], options)
+        return output
+
+    def _tensor(self, name: str, dtype: str, shape: Sequence[int], content: NDArray[Any] | None = None) -> Tensor:
+        return Tensor(self._builder.add_tensor(name, dtype, shape, content), dtype, tuple(shape))
+
+
+def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    rank = max(len(left), len(right))
+    sizes = zip((1,) * (rank - len(left)) + tuple(left), (1,) * (rank - len(right)) + tuple(right), strict=True)
+    return tuple(b if a == 1 else a if b in (1, -1) else b for a, b in sizes)

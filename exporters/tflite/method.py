@@ -1,0 +1,27 @@
+"""What a compression method tells the TFLite exporter about itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.ops.operators import TableOperators
+
+
+@dataclass(frozen=True)
+class TfliteMethod:
+    """One method's part in the TFLite target.
+
+    Attributes:
+        name: the word for the method at every stage.
+        operators: the torch operators over packed tensors that become operators of the graph.
+        choose: the layout of a packed table in the file, from (packed, what the user wants for DPQ).
+        table_bytes: what the file has beyond the packed form in that layout: (packed, layout).
+        rows: adds the look-up of rows [*ids, d]: (graph, name of the table, packed, ids, layout).
+    """
+
+    name: str
+    operators: TableOperators
+    choose: Callable[[Any, str], str]
+    table_bytes: Callable[[Any, str], int]
+    rows: Callable[[Graph, str, Any, Tensor, str], Tensor]

@@ -1,0 +1,82 @@
+"""LiteRT and tflite-runtime: every operator that an export can contain runs on both, with the results of the oracle."""
+
+import numpy as np
+import pytest
+import torch
+
+import edge_embed
+from edge_embed.exporters.tflite.ant import ANT
+from edge_embed.exporters.tflite.graph import OPERATORS, Graph
+from edge_embed.packed.bag import bag
+
+IDS = [np.array([[1]]), np.arange(16).reshape(4, 4), np.array([[0, 19]])]
+BAD = [np.array([[-1]]), np.array([[20]]), np.array([[2**32]])]
+
+
+def tables():
+    for value_type in ("float32", "float16", "int8"):
+        for num_codes in (5, 16, 200):
+            layer = edge_embed.DPQEmbedding(20, 12, num_codes, 4, padding_idx=0).eval()
+            layer.freeze(value_type=value_type)
+            yield f"dpq {num_codes} {value_type}", layer
+    yield "ant", edge_embed.ANTEmbedding(20, 12, 5, padding_idx=0)
+    yield "ant float16", edge_embed.ANTEmbedding(20, 12, 5).half()
+    yield "tt", edge_embed.TTEmbedding(20, 12, rank=3, padding_idx=0)
+
+
+@pytest.mark.parametrize("layer", [pytest.param(layer, id=name) for name, layer in tables()])
+def test_rows(export, run_file, layer):
+    exported = export(layer)
+    *found, negative, beyond, wrapped = run_file(exported.path, [{"ids": ids} for ids in (*IDS, *BAD)])
+    for ids, (rows,) in zip(IDS, found, strict=True):
+        exact = exported.table.rows_float64(ids)
+        assert rows.shape == exact.shape
+        if exported.table.method == "dpq":
+            assert (rows == exact).all()
+        else:
+            allowed = (1e-6 if exported.table.row_type == "float32" else 2e-3) * exported.table.magnitudes(ids)
+            assert (np.abs(rows - exact) <= allowed).all()
+    for refusal in (negative, beyond, wrapped):
+        assert isinstance(refusal, str)
+        assert "gather" in refusal.lower()
+
+
+def test_one_bag_a_row(export, run_file):
+    exported = export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode="sum"))
+    for ids, (bags,) in zip(IDS, run_file(exported.path, [{"ids": ids} for ids in IDS]), strict=True):
+        values, magnitudes = bag(exported.table, ids.reshape(-1), ids.shape[1] * np.arange(len(ids) + 1), "sum")
+        assert (np.abs(bags - values) <= 1e-6 * magnitudes).all()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(export, run_file, mode):
+    layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
+    exported = export(layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2])))
+    ids, offsets = np.arange(12) % 7, np.array([0, 3, 3])
+    (bags,), refusal = run_file(exported.path, [{"ids": ids, "offsets": at} for at in (offsets, offsets + 1)])
+    values, magnitudes = bag(exported.table, ids, [*offsets, 12], mode)
+    assert (np.abs(bags - values) <= 1e-6 * magnitudes).all()
+    assert "gather" in refusal.lower()
+
+
+def test_the_sparse_layout_of_ant(run_file, tmp_path, export):
+    packed = export(edge_embed.ANTEmbedding(20, 12, 5)).table
+    graph = Graph()
+    result = ANT.rows(graph, "table", packed, graph.input("ids", "int32", (-1,)), "csr")
+    graph.write(tmp_path / "model.tflite", {"rows": result}, {})
+    ids = np.array([3, 3, 19, 0], np.int32)
+    ((rows,),) = run_file(tmp_path / "model.tflite", [{"ids": ids}])
+    assert (np.abs(rows - packed.rows_float64(ids)) <= 1e-6 * packed.magnitudes(ids)).all()
+
+
+def test_these_files_contain_every_operator_that_an_export_can(export):
+    """So that none is in the list that was never run on both."""
+    found = set()
+    for _, layer in tables():
+        found |= export(layer).content.operators.keys()
+    for mode in ("sum", "mean", "max"):
+        layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
+        found |= export(layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2]))).content.operators.keys()
+    found |= export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4)).content.operators.keys()
+    # Of a tensor ring, which no layer makes: tests/exporters/tflite/test_ant_and_tt.py.
+    assert found | {"SUM"} == OPERATORS.keys()

@@ -1,0 +1,81 @@
+"""TFLite files: recognised, listed, verified, and refused where they are damaged."""
+
+import contextlib
+import io
+import shutil
+
+import pytest
+import torch
+from rich.console import Console
+
+import edge_embed
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.inspection.render import render_file
+
+pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("tflite")
+    layer = edge_embed.DPQEmbedding(500, 32, 16, 8, padding_idx=3)
+    options = {"vocabulary": [f"w{index}" for index in range(500)], "metadata": {"task": "words"}}
+    edge_embed.save(layer, folder / "model.pt", torch.tensor([[1, 2]]), **options)
+    edge_embed.export(folder / "model.pt", "tflite", folder / "model.tflite", tflite_table="pairs")
+    return folder / "model.tflite"
+
+
+@pytest.fixture
+def copy(exported, tmp_path):
+    return shutil.copy(exported, tmp_path / "copy.tflite")
+
+
+def test_tables_and_what_travels_are_told(exported):
+    report = inspect_file(exported, verify=True)
+    assert (report.kind, report.exit_code, report.differences, report.notes) == ("tflite", 0, [], [])
+    (table,) = report.tables
+    assert (table.name, table.method, table.padding_idx, table.hash_status) == ("embedding", "dpq", 3, "matches")
+    assert table.stored_bytes == 500 * 4 + (256 * 4 + 1) * 8 * 4  # codes, pairs of float32, a row of zeros
+    assert (report.vocabulary_size, report.metadata) == (500, {"task": "words"})
+    assert [(port.name, port.dtype, port.shape) for port in (*report.inputs, *report.outputs)] == [
+        ("ids", "int64", [None, None]),
+        ("output", "float32", [None, None, 32]),
+    ]
+    assert report.tflite.layouts == {"embedding": "pairs"}
+    assert report.tflite.operators["GATHER"] == 3
+
+
+def test_it_is_shown_as_what_it_is(exported):
+    file = io.StringIO()
+    render_file(inspect_file(exported), Console(file=file))
+    shown = file.getvalue()
+    assert shown.startswith(f"{exported}: TFLite model, ")
+    assert "table embedding: layout pairs" in shown
+
+
+@pytest.mark.parametrize("tensor", ["codes", "pairs"])
+def test_a_flipped_bit_of_a_table_differs(copy, tensor):
+    from edge_embed.inspection.tflite_file import read_tflite
+
+    content = bytearray(copy.read_bytes())
+    stored = read_tflite(copy).tensors[f"embedding.{tensor}"].tobytes()
+    content[content.index(stored) + 100] ^= 1
+    copy.write_bytes(content)
+    report = inspect_file(copy, verify=True)
+    assert report.exit_code == 3
+    assert f"embedding.{tensor} differ" in report.differences[0]
+
+
+def test_damaged_files_are_refused_or_read(copy):
+    """Cut anywhere, or with random bytes in the part that is not a table: a message, never another error."""
+    whole = copy.read_bytes()
+    for length in range(8, len(whole), len(whole) // 40):
+        copy.write_bytes(whole[:length])
+        with pytest.raises(BadInputError, match=r"copy\.tflite"):
+            inspect_file(copy, verify=True)
+    for at in range(8, 4096, 16):
+        copy.write_bytes(whole[:at] + b"\xff" * 4 + whole[at + 4 :])
+        with contextlib.suppress(BadInputError):
+            inspect_file(copy, verify=True)

@@ -1,0 +1,100 @@
+"""Validation of TFLite files: passes on what was exported, fails on what differs, refuses what does not fit."""
+
+import shutil
+
+import pytest
+import torch
+
+import edge_embed
+from edge_embed.errors import BadInputError
+from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
+from edge_embed.validation.options import ValidationOptions
+
+pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+
+QUICK = ValidationOptions(iterations=0)
+LAYERS = {
+    "dpq": lambda: edge_embed.DPQEmbedding(300, 16, 16, 4, padding_idx=0),
+    "ant": lambda: edge_embed.ANTEmbedding(300, 16, 10),
+    "tt": lambda: edge_embed.TTEmbedding(300, 16, rank=2),
+    "bag": lambda: edge_embed.ANTEmbeddingBag(300, 16, 10, mode="mean"),
+}
+
+
+def export(folder, method):
+    torch.manual_seed(0)
+    example = (torch.tensor([1, 2, 3]), torch.tensor([0, 2])) if method == "bag" else torch.tensor([[1, 2]])
+    edge_embed.save(LAYERS[method](), folder / "model.pt", example)
+    edge_embed.export(folder / "model.pt", "tflite", folder / "model.tflite")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dpq(tmp_path_factory):
+    return export(tmp_path_factory.mktemp("dpq"), "dpq")
+
+
+@pytest.mark.parametrize("method", LAYERS)
+def test_what_was_exported_passes_on_every_runtime_that_is_there(tmp_path, method):
+    folder = export(tmp_path, method)
+    report = edge_embed.validate(folder / "model.pt", folder / "model.tflite", options=QUICK)
+    assert (report.exit_code, report.failures()) == (0, [])
+    (table,) = report.tables
+    assert {check.name: check.status for check in table.checks}["stored rows"] == "passed"
+    found = {check.name.partition(",")[0]: check.status for check in table.paths}
+    expected = "not run" if TFLITE_RUNTIME.reason_against() else "passed"
+    names = ("training form", "packed oracle", "litert")
+    assert found == dict.fromkeys(names, "passed") | {"tflite-runtime": expected}
+    assert {path.name: path.status for path in report.model.paths} == found
+    assert sum(part.bytes for part in report.sizes.parts) == report.sizes.on_disk
+    if method == "dpq":
+        assert all(check.detail.startswith("bit-identical") for check in table.paths if check.status == "passed")
+
+
+@pytest.mark.parametrize("tensor", ["codes", "values"])
+def test_a_flipped_bit_fails(dpq, tmp_path, tensor):
+    from edge_embed.inspection.tflite_file import read_tflite
+
+    path = shutil.copy(dpq / "model.tflite", tmp_path / "changed.tflite")
+    content = bytearray(path.read_bytes())
+    content[content.index(read_tflite(path).tensors[f"embedding.{tensor}"].tobytes()) + 7] ^= 64
+    path.write_bytes(content)
+    report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
+    assert report.exit_code == 3
+    assert f"table embedding: stored rows: embedding.{tensor} differs" in report.failures()[0]
+
+
+def test_the_file_of_another_model_fails(dpq, tmp_path):
+    other = export(tmp_path, "tt")
+    report = edge_embed.validate(dpq / "model.pt", other / "model.tflite", options=QUICK)
+    assert report.exit_code == 3
+    assert "table embedding: layout" in report.failures()[0]
+
+
+def test_latency_is_measured_against_a_dense_table(dpq):
+    options = ValidationOptions(iterations=3, warmup=0)
+    report = edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=options)
+    measured = {(result.ids, result.distribution, result.peer) for result in report.latency.results}
+    assert measured == {(ids, kind, "dense GATHER") for ids in (1, 128, 4096) for kind in ("uniform", "zipf")}
+    assert all(result.ratio > 0 for result in report.latency.results)
+    assert "ai-edge-litert" in report.latency.machine["runtime"]
+
+
+def test_a_target_for_other_files_is_refused(dpq):
+    with pytest.raises(BadInputError, match=r"got 'local', which runs onnx files, expected one for tflite: litert"):
+        edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=ValidationOptions(targets=("local",)))
+
+
+def test_a_target_that_is_asked_for_tells_times_and_versions(dpq):
+    options = ValidationOptions(iterations=3, warmup=0, targets=("litert",))
+    (target,) = edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=options).targets
+    assert (target.name, target.status, len(target.times.calls)) == ("litert", "passed", 3)
+    assert "ai-edge-litert" in target.versions
+
+
+def test_a_cut_file_is_refused(dpq, tmp_path):
+    (tmp_path / "cut.tflite").write_bytes((dpq / "model.tflite").read_bytes()[:500])
+    with pytest.raises(BadInputError, match=r"cut\.tflite: damaged or no TFLite model"):
+        edge_embed.validate(dpq / "model.pt", tmp_path / "cut.tflite", options=QUICK)
+    with pytest.raises(BadInputError, match=r"absent\.tflite: is no regular file"):
+        edge_embed.validate(dpq / "model.pt", tmp_path / "absent.tflite", options=QUICK)
