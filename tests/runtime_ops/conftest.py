@@ -13,7 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ort_nodes import TABLES, DpqTable, Table
-from tflite_runtimes import RUNTIMES, TfliteRuntime
+from tflite_runtimes import TfliteRuntime, start
+
+from edge_embed.targets.tflite.runtimes import TARGETS
 
 SOURCES = Path(__file__).resolve().parents[2] / "runtime_ops"
 
@@ -29,10 +31,10 @@ def make_any(request: pytest.FixtureRequest) -> Callable[..., Table]:
     return TABLES[request.param]
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+@pytest.fixture(scope="module", params=TARGETS, ids=lambda target: target.name)
 def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TfliteRuntime]:
     """Each runtime of TFLite in turn, where it is installed."""
-    runtime = TfliteRuntime(RUNTIMES[request.param](), tmp_path_factory.mktemp("tflite"))
+    runtime = start(request.param, tmp_path_factory.mktemp("tflite"))
     yield runtime
     runtime.close()
 

@@ -4,9 +4,8 @@ import json
 import os
 import re
 import subprocess
-import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 
 from edge_embed.runtime.library import get_delegate_path
+from edge_embed.targets.target import NotRunError
+from edge_embed.targets.tflite.runtimes import TfliteTarget
 
 _PROGRAM = Path(__file__).with_name("run_tflite.py")
-_OLD_PYTHON = "EDGE_EMBED_TFLITE_RUNTIME_PYTHON"
-_OLD_FOLDER = Path(__file__).parents[2] / "build" / "tflite-runtime"
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,15 @@ class Results:
 class TfliteRuntime:
     """A Python that has a runtime."""
 
-    def __init__(self, python: str, folder: Path) -> None:
+    def __init__(self, python: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            [python, _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*python, _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **environment},
         )
 
     def close(self) -> None:
@@ -77,20 +81,11 @@ class TfliteRuntime:
         return json.loads(answer)
 
 
-def _litert() -> str:
-    if find_spec("ai_edge_litert") is None:
-        pytest.skip("ai-edge-litert is not installed")
-    return sys.executable
-
-
-def _tflite_runtime() -> str:
-    python = os.environ.get(_OLD_PYTHON) or str(_OLD_FOLDER / "bin" / "python")
-    if not Path(python).is_file():
-        pytest.skip(
-            "tflite-runtime needs numpy below 2: python3.11 -m venv build/tflite-runtime, then build/tflite-runtime/"
-            f"bin/pip install 'numpy<2' tflite-runtime==2.14.0, or name its Python in {_OLD_PYTHON}"
-        )
-    return python
-
-
-RUNTIMES = {"litert": _litert, "tflite-runtime": _tflite_runtime}
+def start(target: TfliteTarget, folder: Path) -> TfliteRuntime:
+    """A runtime; the one of another environment is downloaded once."""
+    if lacks := target.lacks():
+        pytest.skip("; ".join(f"{lack.what}: {lack.remedy}" for lack in lacks))
+    try:
+        return TfliteRuntime(*target.installed(600), folder)
+    except NotRunError as error:
+        pytest.skip(str(error))
