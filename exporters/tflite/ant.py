@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.method import TfliteMethod
+from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, indices, store, zeros_after
 from edge_embed.ops import ant
 from edge_embed.packed.ant import PackedANT
@@ -102,4 +102,16 @@ def _fixed_id_type(packed: PackedANT) -> str:
     return anchor_id_type(len(packed.anchors) + 1)
 
 
-ANT = TfliteMethod(PackedANT.method, ant.FROZEN, _choose, lambda packed, layout: 0, _rows)
+def _fields(graph: Graph, name: str, packed: PackedANT, layout: str) -> Fields:
+    tensors = {tensor: f"{name}.{tensor}" for tensor in ("anchor_ids", "weights", "anchors")}
+    if packed.weight_scale[0] != 1:
+        tensors["weight_scale"] = graph.table(f"{name}.weight_scale", packed.weight_scale).name
+    if layout == "csr":
+        sizes = {"num_weights": len(packed.weights), "num_anchors": len(packed.anchors)}
+        return {**tensors, "row_offsets": f"{name}.row_offsets", **sizes, "embedding_dim": packed.embedding_dim}
+    width = _longest(packed)
+    sizes = {"num_weights": packed.num_embeddings * width, "num_anchors": len(packed.anchors) + 1, "row_width": width}
+    return {**tensors, **sizes, "embedding_dim": packed.embedding_dim}
+
+
+ANT = TfliteMethod(PackedANT.method, ant.FROZEN, _choose, lambda packed, layout: 0, _rows, _fields)

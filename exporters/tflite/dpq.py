@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.method import TfliteMethod
+from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store, zeros_after
 from edge_embed.ops import dpq
 from edge_embed.packed.dpq import PackedDPQ
@@ -148,4 +148,17 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
     return places * _BYTE_VALUES * 8 // packed.bits * packed.shape.sub_dim * packed.values.itemsize
 
 
-DPQ = TfliteMethod(PackedDPQ.method, dpq.FROZEN, _choose, _table_bytes, _rows)
+def _fields(graph: Graph, name: str, packed: PackedDPQ, layout: str) -> Fields | None:
+    """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs."""
+    common = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
+    if layout == "pairs":
+        width = 8 // packed.bits * packed.shape.sub_dim
+        pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
+        return None if packed.value_scales is not None else {**common, "values": f"{name}.pairs", **pair}
+    if packed.value_scales is not None:
+        common["value_scales"] = graph.table(f"{name}.group_scales", packed.value_scales).name
+    sizes = {"num_codes": packed.num_codes, "bits": packed.bits, "num_groups": packed.num_groups}
+    return {**common, "values": f"{name}.values", **sizes, "group_width": packed.shape.sub_dim}
+
+
+DPQ = TfliteMethod(PackedDPQ.method, dpq.FROZEN, _choose, _table_bytes, _rows, _fields)

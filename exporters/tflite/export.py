@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.names import LAYOUTS_KEY
+from edge_embed.exporters.tflite.names import DELEGATE_HEADER, DELEGATE_KEY, LAYOUTS_KEY
 from edge_embed.exporters.tflite.program import Layout, choose_layouts, translate
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
@@ -33,10 +33,14 @@ def export_tflite(lowered: LoweredProgram, path: Path, tflite_table: str = "auto
     """
     check_tables(lowered)
     layouts = choose_layouts(lowered, tflite_table)
-    graph, outputs = translate(lowered, layouts)
+    made = translate(lowered, layouts)
+    metadata = {
+        LAYOUTS_KEY: _layouts_json(made.graph, layouts),
+        DELEGATE_KEY: "\n".join((DELEGATE_HEADER, *made.delegate, "")),
+    }
     with new_file(path, force=force) as temporary:
-        graph.write(temporary, outputs, metadata_of(lowered) | {LAYOUTS_KEY: _layouts_json(graph, layouts)})
-    sizes = _sizes(lowered, outputs)
+        made.graph.write(temporary, made.outputs, metadata_of(lowered) | metadata)
+    sizes = _sizes(lowered, made.outputs)
     return ExportedFile(
         (path,),
         {name: [size for size in shape if not size.isdigit()] for name, shape in sizes.items()},

@@ -55,11 +55,13 @@ class Tensor:
 
     Attributes:
         index: its number in the file.
+        name: its name there, which no other has.
         dtype: numpy's name of its type.
         shape: its sizes, -1 where they are known when it runs.
     """
 
     index: int
+    name: str
     dtype: str
     shape: tuple[int, ...]
 
@@ -210,7 +212,7 @@ class Graph:
         return output
 
     def _tensor(self, name: str, dtype: str, shape: Sequence[int], content: NDArray[Any] | None = None) -> Tensor:
-        return Tensor(self._builder.add_tensor(name, dtype, shape, content), dtype, tuple(shape))
+        return Tensor(self._builder.add_tensor(name, dtype, shape, content), name, dtype, tuple(shape))
 
 
 def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:

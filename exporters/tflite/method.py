@@ -1,11 +1,13 @@
 """What a compression method tells the TFLite exporter about itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.ops.operators import TableOperators
+
+Fields = Mapping[str, str | int | tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class TfliteMethod:
         choose: the layout of a packed table in the file, from (packed, what the user wants for DPQ).
         table_bytes: what the file has beyond the packed form in that layout: (packed, layout).
         rows: adds the look-up of rows [*ids, d]: (graph, name of the table, packed, ids, layout).
+        fields: what the delegate's manifest says of a table, once rows have been added, None where no kernel reads that
+            layout: (graph, name of the table, packed, layout).
     """
 
     name: str
@@ -25,3 +29,4 @@ class TfliteMethod:
     choose: Callable[[Any, str], str]
     table_bytes: Callable[[Any, str], int]
     rows: Callable[[Graph, str, Any, Tensor, str], Tensor]
+    fields: Callable[[Graph, str, Any, str], Fields | None]

@@ -17,6 +17,7 @@ from edge_embed.exporters.tflite import bag
 from edge_embed.exporters.tflite.ant import ANT
 from edge_embed.exporters.tflite.dpq import DPQ
 from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.exporters.tflite.tt import TT
 from edge_embed.lowering.graph import CALLS, LoweredProgram
@@ -51,8 +52,23 @@ def choose_layouts(lowered: LoweredProgram, tflite_table: str) -> dict[str, Layo
     return layouts
 
 
-def translate(lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> tuple[Graph, dict[str, Tensor]]:
-    """The graph, and its outputs by name.
+@dataclass(frozen=True)
+class Translated:
+    """A program as a graph.
+
+    Attributes:
+        graph: the graph.
+        outputs: of it, by name.
+        delegate: lines of the manifest that the delegate reads.
+    """
+
+    graph: Graph
+    outputs: dict[str, Tensor]
+    delegate: list[str]
+
+
+def translate(lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> Translated:
+    """The graph of a program.
 
     Raises:
         BadInputError: the program does what has no place in it; the message names the operator.
@@ -64,9 +80,10 @@ class _Translation:
     def __init__(self, lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> None:
         self._lowered, self._layouts, self._graph = lowered, layouts, Graph()
         self._values: dict[fx.Node, Tensor] = {}
+        self._delegate: list[str] = []
         self._inputs = iter(lowered.program.inputs)
 
-    def run(self) -> tuple[Graph, dict[str, Tensor]]:
+    def run(self) -> Translated:
         """All nodes in order."""
         for node in self._lowered.program.module.graph.nodes:
             if node.op == "placeholder":
@@ -75,7 +92,7 @@ class _Translation:
                 self._values[node] = self._call(node)
             elif node.op == "output":
                 found = [self._values.get(result) for result in node.args[0]]
-        return self._graph, _named_outputs(self._lowered.program, found)
+        return Translated(self._graph, _named_outputs(self._lowered.program, found), self._delegate)
 
     def _input(self) -> Tensor:
         declared = next(self._inputs)
@@ -101,10 +118,19 @@ class _Translation:
         leading: Any = fx.node.map_arg(node.args[: call.leading], self._value)
         with located(f"table {name}"):
             rows = method.rows(self._graph, name, packed, leading[0], self._layouts[name].name)
+        fields = method.fields(self._graph, name, packed, self._layouts[name].name)
         if call.use == "rows":
+            self._note(manifest_line("rows", packed, {"ids": leading[0], "output": rows}, fields))
             return rows
         ids, offsets, sample_weights, mode = leading
-        return bag.bags(self._graph, rows, ids, offsets, sample_weights, mode, packed.padding_idx)
+        bags = bag.bags(self._graph, rows, ids, offsets, sample_weights, mode, packed.padding_idx)
+        ends = {"ids": ids, "offsets": offsets, "output": bags}
+        ends |= {} if sample_weights is None else {"sample_weights": sample_weights}
+        self._note(manifest_line("bag", packed, ends, fields, mode))
+        return bags
+
+    def _note(self, line: str | None) -> None:
+        self._delegate += [] if line is None else [line]
 
     def _value(self, node: fx.Node) -> Any:
         return self._values[node]

@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.method import TfliteMethod
+from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store
 from edge_embed.ops import tt
 from edge_embed.packed.tt import PackedTT
@@ -75,4 +75,10 @@ def _trace(graph: Graph, product: Tensor, packed: PackedTT) -> Tensor:
     return graph.sum(graph.binary("MUL", by_rank, diagonal), (1, 3))
 
 
-TT = TfliteMethod(PackedTT.method, tt.TT, lambda packed, wanted: "cores", lambda packed, layout: 0, _rows)
+def _fields(graph: Graph, name: str, packed: PackedTT, layout: str) -> Fields:
+    cores = {f"core_{k}": f"{name}.core_{k}" for k in range(len(packed.cores))}
+    shape = packed.shape
+    return {**cores, "row_shape": shape.row_shape, "col_shape": shape.col_shape, "ranks": shape.ranks}
+
+
+TT = TfliteMethod(PackedTT.method, tt.TT, lambda packed, wanted: "cores", lambda packed, layout: 0, _rows, _fields)

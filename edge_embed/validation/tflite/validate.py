@@ -86,7 +86,7 @@ class _Validation:
         self._layouts = _layouts(lowered, self._model)
         self._hashes: dict[str, str] = {}
         if len(self._layouts) == len(self._tables):
-            self._hashes = translate(lowered, self._layouts)[0].hashes
+            self._hashes = translate(lowered, self._layouts).graph.hashes
 
     def run(self) -> ValidationReport:
         """All stages in order."""
