@@ -8,6 +8,11 @@
 // Times: making the session, the first call (of case 0, cold), then ITERATIONS calls of case 0 again; wall
 // time of each, and processor time of the whole process. An emulator that counts is told where the first
 // library lies and when each of the calls ends. Exit status 0, or 1 with one line on stderr.
+#ifdef __linux__
+#include <signal.h>
+#include <sys/prctl.h>
+#endif
+
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -112,6 +117,9 @@ int main(int count, char** arguments) {
                  arguments[0]);
     return 1;
   }
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a model may never end, and whoever waits for it may be killed
+#endif
   try {
     edge_embed::runner::Run({arguments[1],
                              arguments[2],

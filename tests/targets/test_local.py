@@ -1,6 +1,10 @@
 """The targets that every installation has: a process of its own, the reference evaluator, torch."""
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,10 +14,12 @@ from onnx import TensorProto, helper
 from edge_embed import workflow
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
 from edge_embed.targets.catalog import make_target
-from edge_embed.targets.runner import RunnerModel, ThisMachine
+from edge_embed.targets.runner import RunnerModel, ThisMachine, own_files, runner_command
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject
 from edge_embed.targets.tensors import write_tensors
 from edge_embed.validation.options import ValidationOptions
+
+from ..endless import endless_loop, loop_tensors
 
 OPTIONS = RunOptions(iterations=3, time_limit=60)
 
@@ -71,29 +77,33 @@ def test_a_target_that_cannot_run_is_no_pass(tagger, monkeypatch):
 
 
 def endless(path):
-    """A loop of 2^62 steps that computes something."""
-    step = helper.make_graph(
-        [helper.make_node("Identity", ["go_on"], ["still"]), helper.make_node("Sin", ["x"], ["y"])],
-        "step",
-        [
-            helper.make_tensor_value_info("number", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
-        ],
-        [
-            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, [1]),
-        ],
-    )
     graph = helper.make_graph(
-        [helper.make_node("Loop", ["steps", "", "start"], ["output"], body=step)],
+        [endless_loop("start", "output")],
         "endless",
         [helper.make_tensor_value_info("start", TensorProto.FLOAT, [1])],
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1])],
-        [helper.make_tensor("steps", TensorProto.INT64, [], [1 << 62])],
+        loop_tensors(),
     )
     onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), path)
     return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process is not told that another was killed")
+def test_the_runner_ends_with_the_process_that_was_killed(tmp_path):
+    """By any other end it is ended."""
+    write_tensors(tmp_path / "0.in", {"start": np.ones(1, np.float32)})
+    command = runner_command(own_files([]), endless(tmp_path / "endless.onnx"), tmp_path, OPTIONS)
+    parent = f"import subprocess; child = subprocess.Popen({command!r}); print(child.pid, flush=True); child.wait()"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        child = Path("/proc", process.stdout.readline().strip())
+        time.sleep(1)  # it asks to be told as soon as it runs
+        assert child.exists()
+        process.kill()
+        process.wait()
+    end = time.monotonic() + 30
+    while child.exists() and "\nState:\tZ" not in (child / "status").read_text():
+        assert time.monotonic() < end, "the runner goes on"
+        time.sleep(0.05)
 
 
 def test_a_model_that_never_ends_is_ended(tmp_path):
