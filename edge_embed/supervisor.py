@@ -24,12 +24,19 @@ _ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 3.0  # seconds that a child has to end by itself
-_TERMINATED = 128 + signal.SIGTERM
+_TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 
 
-def _leave(*_: object) -> None:
-    """On a signal to end: by an exception, so that what was begun is removed."""
-    sys.exit(_TERMINATED)
+def _leave_on_signals() -> None:
+    """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    for name in _TO_END:
+        number = getattr(signal, name, None)  # not all systems have all
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
 
 
 def can_supervise() -> bool:
@@ -48,7 +55,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[[str], int]) -> in
         The exit code.
     """
     listening, speaking = os.pipe()  # the child sees the end of this pipe when this process ends
-    signal.signal(signal.SIGTERM, _leave)
+    _leave_on_signals()
     with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         step, folders = folder / "step", folder / "folders"
@@ -114,7 +121,7 @@ def is_supervised() -> bool:
     alive = os.environ.pop(_ALIVE, None)
     if alive is None:
         return False
-    signal.signal(signal.SIGTERM, _leave)
+    _leave_on_signals()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends a step that takes too long
     if sys.platform == "linux":  # at once, also in native code that holds the interpreter's lock
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

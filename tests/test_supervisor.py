@@ -140,6 +140,9 @@ def _wait_for(condition):
         time.sleep(0.05)
 
 
+# What runs the tests in the background may ignore these, and its children would too.
+HEEDING = ["env", "--default-signal=INT,HUP"]
+
 IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "portable body: the example"
 
 
@@ -149,6 +152,7 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "portable body: the examp
         ("python", IN_PYTHON, signal.SIGINT, 1, "Aborted!"),
         ("native", IN_NATIVE, signal.SIGINT, 1, f"Error: interrupted in step {IN_NATIVE!r}"),
         ("python", IN_PYTHON, signal.SIGTERM, 143, ""),
+        ("python", IN_PYTHON, signal.SIGHUP, 129, ""),
         ("native", IN_NATIVE, signal.SIGTERM, 143, ""),
     ],
 )
@@ -158,7 +162,7 @@ def test_a_signal_to_the_parent_alone_ends_both(files, tmp_path, model, running,
     temporary.mkdir()
     output.mkdir()
     process = subprocess.Popen(
-        validate(files, "--html", output / "report.html", exported=f"{model}.onnx"),
+        [*HEEDING, *validate(files, "--html", output / "report.html", exported=f"{model}.onnx")],
         env=environment(temporary),
         stderr=subprocess.PIPE,
         text=True,

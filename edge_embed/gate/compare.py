@@ -42,7 +42,7 @@ def compare_reports(paths: Sequence[Path]) -> CompareReport:
     candidates = [candidate for _, candidate in found]
     for one, other in combinations(candidates, 2):
         if replace(one, name=other.name) == other:
-            raise BadInputError(f"{one.name}, {other.name}: hold the same: name each report once")
+            raise BadInputError(f"{one.name}, {other.name}: hold the same of one file: name each report once")
     return CompareReport(_metric(found), tuple(sorted(candidates, key=lambda one: (one.on_disk, one.name))))
 
 

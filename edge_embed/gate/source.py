@@ -17,7 +17,8 @@ def read_source(path: Path, most: int, expected: str) -> str:
         BadInputError: there is no such file, it cannot be read, is larger, or is no UTF-8.
     """
     if not path.is_file():
-        raise BadInputError(f"no such file: expected {expected}")
+        got = "is no regular file" if path.exists() else "no such file"
+        raise BadInputError(f"{got}: expected {expected}")
     try:
         with path.open("rb") as file:
             text = file.read(most + 1)

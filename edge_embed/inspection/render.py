@@ -83,7 +83,7 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
     _line(console, "targets of validate:")
     for target in report.targets:
-        state = "; ".join(f"lacks {lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
+        state = "; ".join(f"{lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
         _line(console, f"  {target.name} ({target.what}): {state}")
     for problem in report.problems:
         _line(console, f"problem: {problem.what}", "red")

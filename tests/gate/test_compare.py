@@ -112,7 +112,7 @@ OTHER = {"function": "tests:loss", "exported": 0.1, "model": 0.1, "base": None}
     ("second", "message"),
     [
         (None, "got 1 report, expected 2 or more"),
-        (report(10, 0.5), "first, second: hold the same"),
+        (report(10, 0.5), "first, second: hold the same of one file"),
         (report(10, 0.5, metric=OTHER), "first has tests:accuracy, second has tests:loss: expected the same one"),
         ("", "is no JSON"),
         ("[]", "report: got []"),

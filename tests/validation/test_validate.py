@@ -43,7 +43,7 @@ def test_json_is_plain_stable_and_versioned(inline):
     content = json.loads(json.dumps(inline.validate().to_json(), allow_nan=False))
     assert content["schema_version"] == 1
     assert set(content) == {
-        "schema_version", "passed", "complete", "exit_code", "failures", "file", "seed", "structure", "tables",
+        "kind", "schema_version", "passed", "complete", "exit_code", "failures", "file", "seed", "structure", "tables",
         "model", "sizes", "latency", "targets",
     }  # fmt: skip
     assert content["tables"][0]["paths"][4] == {
