@@ -150,7 +150,7 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
 
 def _fields(graph: Graph, name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs."""
-    common = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
+    common: dict[str, str | int] = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
     if layout == "pairs":
         width = 8 // packed.bits * packed.shape.sub_dim
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
