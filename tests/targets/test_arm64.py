@@ -184,7 +184,8 @@ class TestRun:
         )
         with Arm64("cortex-a53").prepare(_subject(tagger), OPTIONS) as prepared:
             place = prepared.place
-            dot = Emulated(replace(place.files, library=library), place.model, "cortex-a53", place.root, counts=True)
+            files = replace(place.files, libraries=[library])
+            dot = Emulated(files, place.model, "cortex-a53", place.root, counts=True)
             with pytest.raises(RunFailedError, match="the emulated runner was ended by signal SIGILL"):
                 RunnerModel(["output"], dot).run(IDS, OPTIONS)
             has_it = Emulated(dot.files, dot.model, "cortex-a76", place.root, counts=True)
@@ -201,7 +202,7 @@ class TestRun:
 
     def test_an_arm64_machine_at_the_end_of_ssh_gets_the_same_files(self):
         files = ssh._files_for("Linux aarch64", OPTIONS)
-        for path in (files.runner, files.runtime, files.library):
+        for path in (files.runner, files.runtime, *files.libraries):
             assert Path(path).read_bytes()[18] == 0xB7, path  # the processor in the header of an ELF file
 
     def test_a_run_that_takes_too_long_is_ended(self, tagger):
