@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
     from edge_embed.packed.tt import PackedTT
-    from edge_embed.runtime.library import get_library_path
+    from edge_embed.runtime.library import get_delegate_path, get_library_path
     from edge_embed.runtime.session import create_session
     from edge_embed.workflow import check, export, lower, save, validate
 
@@ -58,6 +58,7 @@ __all__ = [
     "check",
     "create_session",
     "export",
+    "get_delegate_path",
     "get_library_path",
     "lower",
     "save",
@@ -87,6 +88,7 @@ _MODULE_OF = {
     "check": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",
+    "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
