@@ -150,7 +150,9 @@ def _other(random_: random.Random, value: Any) -> Any:
         return change_bytes(random_, value)
     if isinstance(value, float):
         return random_.choice((0.0, -1.0, float("nan"), float("inf")))
-    return random_.choice((0, 1, -1, 2, 7, 16, 2**31 - 1, -(2**31))) if random_.random() < 0.7 else int(value) + 1
+    if random_.random() < 0.7 or value == 2**31 - 1:  # the largest that every field takes
+        return random_.choice((0, 1, -1, 2, 7, 16, 2**31 - 1, -(2**31)))
+    return int(value) + 1
 
 
 def inputs() -> Reader:
