@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, keep_inputs, new_file
+from edge_embed.report.check import CheckReport
 from edge_embed.report.html.check import check_page
 from edge_embed.report.html.compare import compare_page
 from edge_embed.report.html.page import check_html
@@ -20,14 +21,7 @@ from edge_embed.report.markdown.validation import validation_markdown
 Form = Callable[[Any], str]
 
 
-class Report(Protocol):
-    """What every command ends with."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys."""
-
-
-def to_json_text(report: Report) -> str:
+def to_json_text(report: CheckReport) -> str:
     """The JSON report, as `edge-embed check` takes it for a baseline: stable order, line by line for its history."""
     return json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
 

@@ -188,7 +188,7 @@ class LatencyResult:
     """Time of the custom op, or of the look-up of a TFLite file / time of a peer: below 1 the peer is slower.
 
     Attributes:
-        subject: ``table <name>`` or ``model``.
+        subject: ``table <name>``, for TFLite also ``table <name>, delegate``, or ``model``.
         ids: ids a call, None for the whole model.
         distribution: of the ids.
         peer: ``dense Gather``, ``portable body`` or ``empty call``; for TFLite ``dense GATHER``.

@@ -89,7 +89,7 @@ def _entries(
     found = graph.gather(store(graph, f"{name}.weights", weights), places)
     weight = graph.cast(floats(graph, found, weights.dtype.name), "float32")
     if packed.weight_scale[0] != 1:
-        weight = graph.binary("MUL", weight, graph.constant(packed.weight_scale[0], "float32"))
+        weight = graph.binary("MUL", weight, graph.table(f"{name}.weight_scale", packed.weight_scale))
     return chosen, weight
 
 
@@ -102,10 +102,10 @@ def _fixed_id_type(packed: PackedANT) -> str:
     return anchor_id_type(len(packed.anchors) + 1)
 
 
-def _fields(graph: Graph, name: str, packed: PackedANT, layout: str) -> Fields:
+def _fields(name: str, packed: PackedANT, layout: str) -> Fields:
     tensors = {tensor: f"{name}.{tensor}" for tensor in ("anchor_ids", "weights", "anchors")}
     if packed.weight_scale[0] != 1:
-        tensors["weight_scale"] = graph.table(f"{name}.weight_scale", packed.weight_scale).name
+        tensors["weight_scale"] = f"{name}.weight_scale"
     if layout == "csr":
         sizes = {"num_weights": len(packed.weights), "num_anchors": len(packed.anchors)}
         return {**tensors, "row_offsets": f"{name}.row_offsets", **sizes, "embedding_dim": packed.embedding_dim}

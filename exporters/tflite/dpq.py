@@ -72,12 +72,15 @@ def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) 
     if packed.padding_idx is not None:
         pieces = zeros_after(pieces)
     table = store(graph, f"{name}.{'pairs' if chosen == 'pairs' else 'values'}", pieces)
-    selected = graph.reshape_like(graph.gather(table, places), ids, packed.embedding_dim)  # [*, d]
-    wide = floats(graph, selected, packed.value_type)
-    if packed.value_scales is None:
-        return wide
-    scales = np.repeat(packed.value_scales, packed.embedding_dim // len(packed.value_scales))  # [d]
-    return graph.binary("MUL", wide, graph.table(f"{name}.value_scales", scales))
+    selected = graph.gather(table, places)  # [B, *, *]
+    if packed.value_scales is not None:
+        wide = floats(graph, selected, packed.value_type)
+        by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.sub_dim))
+        scales = graph.table(f"{name}.value_scales", packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
+        selected = graph.binary("MUL", by_group, scales)
+    shaped = graph.reshape_like(selected, ids, packed.embedding_dim)
+    # Last, because tflite-runtime dies of a RESHAPE of float16.
+    return graph.bitcast(shaped, "float16") if packed.value_type == "float16" else shaped
 
 
 def pairs(packed: PackedDPQ) -> NDArray[Any]:
@@ -148,7 +151,7 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
     return places * _BYTE_VALUES * 8 // packed.bits * packed.shape.sub_dim * packed.values.itemsize
 
 
-def _fields(graph: Graph, name: str, packed: PackedDPQ, layout: str) -> Fields | None:
+def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs."""
     common: dict[str, str | int] = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
     if layout == "pairs":
@@ -156,7 +159,7 @@ def _fields(graph: Graph, name: str, packed: PackedDPQ, layout: str) -> Fields |
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
         return None if packed.value_scales is not None else {**common, "values": f"{name}.pairs", **pair}
     if packed.value_scales is not None:
-        common["value_scales"] = graph.table(f"{name}.group_scales", packed.value_scales).name
+        common["value_scales"] = f"{name}.value_scales"
     sizes = {"num_codes": packed.num_codes, "bits": packed.bits, "num_groups": packed.num_groups}
     return {**common, "values": f"{name}.values", **sizes, "group_width": packed.shape.sub_dim}
 

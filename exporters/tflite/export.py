@@ -9,7 +9,8 @@ from pathlib import Path
 
 from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.names import DELEGATE_HEADER, DELEGATE_KEY, LAYOUTS_KEY
+from edge_embed.exporters.tflite.manifest import delegate_metadata
+from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.program import Layout, choose_layouts, translate
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
@@ -34,12 +35,9 @@ def export_tflite(lowered: LoweredProgram, path: Path, tflite_table: str = "auto
     check_tables(lowered)
     layouts = choose_layouts(lowered, tflite_table)
     made = translate(lowered, layouts)
-    metadata = {
-        LAYOUTS_KEY: _layouts_json(made.graph, layouts),
-        DELEGATE_KEY: "\n".join((DELEGATE_HEADER, *made.delegate, "")),
-    }
+    metadata = {**metadata_of(lowered), LAYOUTS_KEY: _layouts_json(made.graph, layouts)}
     with new_file(path, force=force) as temporary:
-        made.graph.write(temporary, made.outputs, metadata_of(lowered) | metadata)
+        made.graph.write(temporary, made.outputs, {**metadata, **delegate_metadata(made.delegate)})
     sizes = _sizes(lowered, made.outputs)
     return ExportedFile(
         (path,),

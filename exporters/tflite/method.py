@@ -20,8 +20,8 @@ class TfliteMethod:
         choose: the layout of a packed table in the file, from (packed, what the user wants for DPQ).
         table_bytes: what the file has beyond the packed form in that layout: (packed, layout).
         rows: adds the look-up of rows [*ids, d]: (graph, name of the table, packed, ids, layout).
-        fields: what the delegate's manifest says of a table, once rows have been added, None where no kernel reads that
-            layout: (graph, name of the table, packed, layout).
+        fields: what the delegate's manifest says of a table, None where no kernel reads that layout: (name of the
+            table, packed, layout).
     """
 
     name: str
@@ -29,4 +29,4 @@ class TfliteMethod:
     choose: Callable[[Any, str], str]
     table_bytes: Callable[[Any, str], int]
     rows: Callable[[Graph, str, Any, Tensor, str], Tensor]
-    fields: Callable[[Graph, str, Any, str], Fields | None]
+    fields: Callable[[str, Any, str], Fields | None]

@@ -21,6 +21,7 @@ from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.exporters.tflite.tt import TT
 from edge_embed.lowering.graph import CALLS, LoweredProgram
+from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import located
 from edge_embed.program.program import Program
 
@@ -59,12 +60,12 @@ class Translated:
     Attributes:
         graph: the graph.
         outputs: of it, by name.
-        delegate: lines of the manifest that the delegate reads.
+        delegate: the line of each use in the manifest that the delegate reads, None where it has none.
     """
 
     graph: Graph
     outputs: dict[str, Tensor]
-    delegate: list[str]
+    delegate: list[str | None]
 
 
 def translate(lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> Translated:
@@ -76,11 +77,37 @@ def translate(lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> Transla
     return _Translation(lowered, layouts).run()
 
 
+def add_use(
+    graph: Graph,
+    name: str,
+    packed: Packed,
+    layout: str,
+    ids: Tensor,
+    offsets: Tensor | None = None,
+    sample_weights: Tensor | None = None,
+    mode: str | None = None,
+) -> tuple[Tensor, str | None]:
+    """Add a use of a table: rows, or bags where offsets are given.
+
+    Returns:
+        The result, and its line in the manifest of the delegate.
+    """
+    method = METHODS[packed.method]
+    with located(f"table {name}"):
+        result = method.rows(graph, name, packed, ids, layout)
+    if offsets is not None and mode is not None:
+        result = bag.bags(graph, result, ids, offsets, sample_weights, mode, packed.padding_idx)
+    ends = {"ids": ids, "offsets": offsets, "sample_weights": sample_weights, "output": result}
+    given = {end: tensor for end, tensor in ends.items() if tensor is not None}
+    fields = method.fields(name, packed, layout)
+    return result, manifest_line("rows" if offsets is None else "bag", packed, given, fields, mode)
+
+
 class _Translation:
     def __init__(self, lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> None:
         self._lowered, self._layouts, self._graph = lowered, layouts, Graph()
         self._values: dict[fx.Node, Tensor] = {}
-        self._delegate: list[str] = []
+        self._delegate: list[str | None] = []
         self._inputs = iter(lowered.program.inputs)
 
     def run(self) -> Translated:
@@ -114,23 +141,10 @@ class _Translation:
         weights: list[fx.Node] = []
         fx.node.map_arg(node.args[call.leading :], weights.append)
         name = str(weights[0].target).rpartition(".")[0]  # its tensors are <table>.<tensor>
-        packed, method = self._lowered.tables[name], METHODS[call.method.name]
         leading: Any = fx.node.map_arg(node.args[: call.leading], self._value)
-        with located(f"table {name}"):
-            rows = method.rows(self._graph, name, packed, leading[0], self._layouts[name].name)
-        fields = method.fields(self._graph, name, packed, self._layouts[name].name)
-        if call.use == "rows":
-            self._note(manifest_line("rows", packed, {"ids": leading[0], "output": rows}, fields))
-            return rows
-        ids, offsets, sample_weights, mode = leading
-        bags = bag.bags(self._graph, rows, ids, offsets, sample_weights, mode, packed.padding_idx)
-        ends = {"ids": ids, "offsets": offsets, "output": bags}
-        ends |= {} if sample_weights is None else {"sample_weights": sample_weights}
-        self._note(manifest_line("bag", packed, ends, fields, mode))
-        return bags
-
-    def _note(self, line: str | None) -> None:
-        self._delegate += [] if line is None else [line]
+        result, line = add_use(self._graph, name, self._lowered.tables[name], self._layouts[name].name, *leading)
+        self._delegate.append(line)
+        return result
 
     def _value(self, node: fx.Node) -> Any:
         return self._values[node]

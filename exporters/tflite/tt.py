@@ -75,7 +75,7 @@ def _trace(graph: Graph, product: Tensor, packed: PackedTT) -> Tensor:
     return graph.sum(graph.binary("MUL", by_rank, diagonal), (1, 3))
 
 
-def _fields(graph: Graph, name: str, packed: PackedTT, layout: str) -> Fields:
+def _fields(name: str, packed: PackedTT, layout: str) -> Fields:
     cores = {f"core_{k}": f"{name}.core_{k}" for k in range(len(packed.cores))}
     shape = packed.shape
     return {**cores, "row_shape": shape.row_shape, "col_shape": shape.col_shape, "ranks": shape.ranks}

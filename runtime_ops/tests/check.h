@@ -23,4 +23,18 @@ inline std::string& Context() {
 
 #define CHECK(condition) ((condition) ? void() : ::edge_embed::testing::Fail(__FILE__, __LINE__, #condition))
 
+namespace edge_embed::testing {
+
+// What Validate says of the table of a sound case once `change` has been at it.
+template <typename Case, typename Change>
+auto ValidateAfter(const Case& made, const Change& change) {
+  auto table = made.table();
+  const auto sound = Validate(table);
+  CHECK(sound == decltype(sound){});
+  change(table);
+  return Validate(table);
+}
+
+}  // namespace edge_embed::testing
+
 #endif  // EDGE_EMBED_TESTS_CHECK_H_

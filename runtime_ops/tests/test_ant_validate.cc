@@ -9,11 +9,7 @@ const AntShape kShape{6, 5, 3};
 
 template <typename Change>
 ee_status After(Change change) {
-  const AntCase made(kShape);
-  ant::Table table = made.table();
-  CHECK(ant::Validate(table) == EE_OK);
-  change(table);
-  return ant::Validate(table);
+  return ValidateAfter(AntCase(kShape), change);
 }
 
 void TestWrongFields() {

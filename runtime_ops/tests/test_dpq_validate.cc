@@ -14,11 +14,7 @@ const DpqShape kShape{4, 10, 3, 2};
 
 template <typename Change>
 ee_status After(Change change) {
-  const DpqCase dpq_case(kShape);
-  dpq::Table table = dpq_case.table();
-  CHECK(dpq::Validate(table) == EE_OK);
-  change(table);
-  return dpq::Validate(table);
+  return ValidateAfter(DpqCase(kShape), change);
 }
 
 void TestWrongFields() {

@@ -233,11 +233,7 @@ void TestPartsOfLogits() {
 
 template <typename Change>
 ee_status After(Change change) {
-  const TtCase made(kShape);
-  tt::Table table = made.table();
-  CHECK(tt::Validate(table) == EE_OK);
-  change(table);
-  return tt::Validate(table);
+  return ValidateAfter(TtCase(kShape), change);
 }
 
 void TestWrongFields() {

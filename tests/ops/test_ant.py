@@ -10,6 +10,8 @@ from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.ops import ant
 from edge_embed.packed.ant import PackedANT
 
+from ..largest_tensor import LargestTensor
+
 EPS = {"float32": 2.0**-23, "float16": 2.0**-10}
 SHAPES = [(), (1,), (0,), (3,), (2, 3), (0, 2), (1, 2, 1)]
 NUM_ANCHORS = [1, 2, 7, 256, 257, 300, 65537]
@@ -164,20 +166,10 @@ def test_memory_follows_the_rows_asked_for():
     """One row of a table of a million rows touches its own nonzeros only: no tensor of the table's size is made."""
     offsets = torch.arange(0, 3_000_001, 3, dtype=torch.int32)
     table = offsets, torch.arange(3_000_000).remainder(3).to(torch.uint8), torch.ones(3_000_000), torch.ones(1)
-    largest = 0
-
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            result = func(*args, **(kwargs or {}))
-            for tensor in result if isinstance(result, tuple | list) else [result]:
-                largest = max(largest, tensor.numel() if isinstance(tensor, torch.Tensor) else 0)
-            return result
-
-    with Largest():
+    with LargestTensor() as largest:
         rows = ant.frozen_rows(torch.tensor([999_999, 7]), *table, torch.eye(3), None)
     assert rows.tolist() == [[1, 1, 1], [1, 1, 1]]
-    assert 0 < largest < 100
+    assert 0 < largest.numel < 100
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)

@@ -74,8 +74,13 @@ def test_the_file_of_another_model_fails(dpq, tmp_path):
 def test_latency_is_measured_against_a_dense_table(dpq):
     options = ValidationOptions(iterations=3, warmup=0)
     report = edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=options)
-    measured = {(result.ids, result.distribution, result.peer) for result in report.latency.results}
-    assert measured == {(ids, kind, "dense GATHER") for ids in (1, 128, 4096) for kind in ("uniform", "zipf")}
+    measured = {(result.subject, result.ids, result.distribution, result.peer) for result in report.latency.results}
+    assert measured == {
+        (subject, ids, kind, "dense GATHER")
+        for subject in ("table embedding", "table embedding, delegate")
+        for ids in (1, 128, 4096)
+        for kind in ("uniform", "zipf")
+    }
     assert all(result.ratio > 0 for result in report.latency.results)
     assert "ai-edge-litert" in report.latency.machine["runtime"]
 

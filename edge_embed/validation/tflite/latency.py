@@ -1,6 +1,6 @@
 """Latency of the look-ups of a TFLite file in LiteRT, against a dense table: ``GATHER`` of the same rows in float32.
 
-Both run in this process, on one thread, on the same fresh ids.
+The file runs by its own operators, and with the delegate; all run in this process, on one thread, on the same ids.
 """
 
 import tempfile
@@ -13,6 +13,7 @@ import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.report.results import LatencyResult
+from edge_embed.runtime.library import get_delegate_path
 from edge_embed.targets.tflite.runtimes import LITERT
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.call import IDS_AT_ONCE, TableCall
@@ -28,7 +29,7 @@ METHOD = (
     "bootstrap interval"
 )
 PEER = "dense GATHER"
-_OURS = "file"
+_OURS, _DELEGATE = "file", "delegate"
 _BATCHES = (1, 128, 4096)
 _DISTRIBUTIONS: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
 
@@ -43,10 +44,11 @@ class _Interpreter:
 
     calls = 1
 
-    def __init__(self, path: Path, batch: int) -> None:
-        from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
+    def __init__(self, path: Path, batch: int, delegate: bool) -> None:
+        from ai_edge_litert.interpreter import Interpreter, load_delegate  # noqa: PLC0415
 
-        self._interpreter: Any = Interpreter(model_path=str(path), num_threads=1)
+        delegates = [load_delegate(str(get_delegate_path()))] if delegate else None
+        self._interpreter: Any = Interpreter(str(path), num_threads=1, experimental_delegates=delegates)
         (detail,) = self._interpreter.get_input_details()
         self._input = detail["index"]
         self._interpreter.resize_tensor_input(self._input, (batch,))
@@ -71,12 +73,10 @@ def measure_rows(
         return
     with tempfile.TemporaryDirectory() as folder:
         like = {"ids": np.zeros(1, np.int64)}
-        files = {
-            _OURS: write_use(call, layout, like, Path(folder) / "file.tflite"),
-            PEER: _write_dense(call, Path(folder) / "dense.tflite"),
-        }
+        file = write_use(call, layout, like, Path(folder) / "file.tflite")
+        files = {_OURS: file, _DELEGATE: file, PEER: _write_dense(call, Path(folder) / "dense.tflite")}
         for batch in _BATCHES:
-            contenders = {name: _Interpreter(path, batch) for name, path in files.items()}
+            contenders = {key: _Interpreter(path, batch, key == _DELEGATE) for key, path in files.items()}
             _touch(contenders, n, batch)
             for distribution in _DISTRIBUTIONS:
                 times = time_rounds(
@@ -86,10 +86,11 @@ def measure_rows(
                     options.warmup,
                     random,
                 )
-                ours, peer = times[_OURS].cpu, times[PEER].cpu
-                ratio, samples = ratio_of(ours, peer, random), tuple(map(float, ratios_of(ours, peer)))
-                figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
-                yield LatencyResult(name, batch, distribution, PEER, *figures, "", samples)
+                for subject, key in ((name, _OURS), (f"{name}, delegate", _DELEGATE)):
+                    ours, peer = times[key].cpu, times[PEER].cpu
+                    ratio, samples = ratio_of(ours, peer, random), tuple(map(float, ratios_of(ours, peer)))
+                    figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
+                    yield LatencyResult(subject, batch, distribution, PEER, *figures, "", samples)
 
 
 def _reason_against(call: TableCall, options: ValidationOptions) -> str:

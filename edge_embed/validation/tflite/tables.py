@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from edge_embed.exporters.tflite import bag
 from edge_embed.exporters.tflite.graph import Graph
-from edge_embed.exporters.tflite.program import METHODS
+from edge_embed.exporters.tflite.manifest import delegate_metadata
+from edge_embed.exporters.tflite.program import add_use
 from edge_embed.inspection.tflite_file import TfliteModel
 from edge_embed.packed.container import sha256
 from edge_embed.program.program import Program
@@ -70,11 +70,8 @@ def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
     inputs = {
         name: graph.input(name, value.dtype.name, (-1,) * value.ndim) for name, value in _used(call, like).items()
     }
-    result = METHODS[packed.method].rows(graph, call.table.name, packed, inputs["ids"], layout)
-    if isinstance(mode := getattr(call, "mode", None), str):
-        weights = inputs.get("sample_weights")
-        result = bag.bags(graph, result, inputs["ids"], inputs["offsets"], weights, mode, packed.padding_idx)
-    graph.write(path, {"result": result}, {})
+    result, line = add_use(graph, call.table.name, packed, layout, **inputs, mode=getattr(call, "mode", None))
+    graph.write(path, {"result": result}, delegate_metadata([line]))
     return path
 
 

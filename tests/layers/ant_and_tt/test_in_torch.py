@@ -10,6 +10,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.tt import TTEmbedding
 
+from ...largest_tensor import LargestTensor
 from .conftest import DIM, IDS, NEW, N, rows_of
 
 EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10}
@@ -102,17 +103,8 @@ def test_captured_as_one_opaque_operator(make, frozen):
 
 def test_training_never_makes_the_dense_table(method):
     """No tensor of a step, forward or backward, is as large as n d."""
-    n, largest = 4000, 0
+    n = 4000
     layer = ANTEmbedding(n, 64, 4) if method == "ant" else TTEmbedding(n, 64, 4)
-
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            result = func(*args, **(kwargs or {}))
-            for tensor in result if isinstance(result, tuple | list) else [result]:
-                largest = max(largest, tensor.numel() if isinstance(tensor, torch.Tensor) else 0)
-            return result
-
-    with Largest():
+    with LargestTensor() as largest:
         layer(torch.randint(0, n, (10,))).sum().backward()
-    assert 0 < largest <= n * 4
+    assert 0 < largest.numel <= n * 4

@@ -104,7 +104,7 @@ class TestWholeModel:
         encoded = library.encode_batch(texts)
         ids, mask = (torch.tensor([getattr(one, name) for one in encoded]) for name in ("ids", "attention_mask"))
         (got,) = edge_embed.create_session(path, portable).run(None, {"text": np.array(texts, dtype=object)})
-        np.testing.assert_allclose(got, model.eval()(ids, mask).detach(), atol=1e-6)
+        np.testing.assert_allclose(got, model.eval()(ids, mask).detach(), atol=1e-6)  # a mean of some rows
 
     def test_two_exports_are_the_same_bytes(self, saved: Saved, tmp_path: Path) -> None:
         model, files = Mean(), []
@@ -138,7 +138,7 @@ class TestWholeModel:
         flat = torch.tensor([one for row in ids for one in row])
         offsets = torch.tensor([0, *np.cumsum([len(row) for row in ids])[:-1]])
         (got,) = edge_embed.create_session(path).run(None, {"text": np.array(texts, dtype=object)})
-        np.testing.assert_allclose(got, model.eval()(flat, offsets).detach(), atol=1e-6)
+        np.testing.assert_allclose(got, model.eval()(flat, offsets).detach(), atol=1e-6)  # sums of some rows
 
 
 class TestSettingsOfTheFile:
