@@ -6,7 +6,7 @@
 //
 // The row padding_idx is zero, and a bag skips it: it counts neither in a mean nor for a maximum. A bag of
 // nothing is zero. Reference kernels sum everything in float64 and round once; fast ones stay within 4 units
-// in the last place of the sum of the terms' magnitudes, times terms/64 for sums of more than 64. Rows of DPQ
+// in the last place of the sum of the terms' magnitudes, times terms/32 for sums of more than 32. Rows of DPQ
 // and maxima are exact.
 #ifndef EDGE_EMBED_KERNELS_USE_H_
 #define EDGE_EMBED_KERNELS_USE_H_

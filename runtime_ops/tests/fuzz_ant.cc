@@ -33,10 +33,54 @@ void FillAnchorIds(Reader& in, int64_t num_anchors, int64_t size, Block* block) 
   }
 }
 
+// Rows of all anchors, which are made by a product, some of them damaged.
+void FuzzDense(Reader& in) {
+  constexpr int64_t kRows = 5, kColumns = 56;
+  ee_ant_table table{};
+  table.num_embeddings = kRows;
+  table.num_anchors = 33 + in.Take<uint8_t>() % 9;
+  table.num_weights = kRows * table.num_anchors;
+  table.embedding_dim = kColumns;
+  table.padding_idx = in.Take<uint8_t>() % 8 - 1;
+  table.weight_scale = 0.5F;
+  table.anchor_id_type = EE_UINT8;
+  table.weight_type = EE_INT8;
+  table.anchor_type = EE_FLOAT16;
+  Block row_offsets((kRows + 1) * sizeof(int32_t)), anchor_ids(static_cast<size_t>(table.num_weights));
+  Block weights(anchor_ids.size), anchors(static_cast<size_t>(table.num_anchors * kColumns * 2));
+  for (int32_t row = 0; row <= kRows; ++row) {
+    const int32_t damage = in.Take<uint8_t>() < 250 ? 0 : in.Take<int8_t>();
+    const int32_t offset = row * static_cast<int32_t>(table.num_anchors) + damage;
+    std::memcpy(row_offsets.data.get() + static_cast<size_t>(row) * sizeof(offset), &offset, sizeof(offset));
+  }
+  for (size_t t = 0; t < anchor_ids.size; ++t) {
+    anchor_ids.data[t] = static_cast<uint8_t>(static_cast<int64_t>(t) % table.num_anchors);
+  }
+  for (int damages = in.Take<uint8_t>() % 4; damages > 0; --damages) {
+    const size_t t = in.Take<uint8_t>() % anchor_ids.size;
+    anchor_ids.data[t] = in.Take<uint8_t>() % 48;
+  }
+  in.Bytes(weights.data.get(), weights.size / 4);
+  in.Bytes(anchors.data.get(), anchors.size / 64);
+  table.row_offsets = row_offsets.data.get();
+  table.row_offsets_bytes = row_offsets.size;
+  table.anchor_ids = anchor_ids.data.get();
+  table.anchor_ids_bytes = anchor_ids.size;
+  table.weights = weights.data.get();
+  table.weights_bytes = weights.size;
+  table.anchors = anchors.data.get();
+  table.anchors_bytes = anchors.size;
+  FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Reader in(data, size);
+  if (in.Take<uint8_t>() % 16 == 0) {
+    FuzzDense(in);
+    return 0;
+  }
   ee_ant_table table{};
   table.num_embeddings = Number(in, 12);
   table.num_weights = Number(in, 30);

@@ -144,7 +144,7 @@ void FuzzGather(Reader& in, const Table& table, ScratchBytes scratch_bytes, Gath
   size_t scratch_size = 0;
   if (scratch_bytes(&table, &scratch_size) != EE_OK || scratch_size > kMaxScratch) scratch_size = 64;
   const Block scratch(scratch_size);
-  const size_t num_ids = in.Take<uint8_t>() % 9, rows_floats = in.Take<uint8_t>() * size_t{8};
+  const size_t num_ids = in.Take<uint8_t>() % 40, rows_floats = in.Take<uint8_t>() * size_t{8};
   const auto ids = std::make_unique<Id[]>(num_ids);
   for (size_t i = 0; i < num_ids; ++i) ids[i] = static_cast<Id>(Number(in, 12));
   const auto rows = std::make_unique<float[]>(rows_floats);

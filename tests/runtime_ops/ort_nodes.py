@@ -248,11 +248,12 @@ class Int8DpqTable(DpqTable):
 
 @dataclass
 class AntTable(Table):
-    """A random sparse transform, a fifth of it weights, row 1 empty; and its anchors."""
+    """A random sparse transform, `density` of it weights, row 1 empty; and its anchors."""
 
     name: ClassVar[str] = "ANT"
     num_anchors: int = 20
     columns: int = 24
+    density: float = 0.2
     id_dtype: type = np.uint8
     weight_dtype: type = np.float32
     transform: np.ndarray = field(init=False)  # float64 [n, A], as stored
@@ -263,7 +264,7 @@ class AntTable(Table):
         weights = np.abs(self.random.standard_normal(shape)) + 0.1
         if self.weight_dtype is np.int8:
             weights = np.ceil(weights * 30).clip(1, 127)
-        kept = self.random.random(shape) < 0.2
+        kept = self.random.random(shape) < self.density
         kept[1:2] = False
         if self.padding_idx >= 0:
             kept[self.padding_idx] = False

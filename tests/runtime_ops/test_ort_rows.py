@@ -133,6 +133,38 @@ def test_an_ant_table_without_any_weight():
     assert_rows(table, np.arange(50).reshape(5, 10))
 
 
+def dense_table(**fields) -> AntTable:
+    """Rows that name all but a few anchors: with AVX2 and NEON, 16 or more in a call are a product of matrices."""
+    return AntTable(num_anchors=60, columns=100, density=0.97, **fields)
+
+
+@pytest.mark.parametrize("floats", FLOATS)
+@pytest.mark.parametrize("weights", [np.float32, np.float16, np.int8])
+def test_rows_of_most_anchors(weights, floats):
+    table = dense_table(weight_dtype=weights, dtype=floats, padding_idx=4)
+    for count in (15, 16, 17, 64, 65, 200):
+        assert_rows(table, np.arange(count) * 7 % 50)
+    assert_rows(table, np.arange(5000).reshape(50, 100) % 50, threads=2)
+
+
+def test_a_bad_id_between_rows_of_most_anchors():
+    ids = np.arange(200) % 50
+    ids[130] = 50
+    with pytest.raises(Exception, match=r"ANTEmbedding: got id 50 at position 130 .*expected 0 <= id < 50"):
+        run(open_session(dense_table().model(rank=1)), ids)
+
+
+def test_an_infinite_anchor_is_in_the_rows_that_name_it_alone():
+    table = dense_table()
+    names_it = table.transform[:, 7] != 0
+    assert 0 < names_it.sum() < 49
+    table.anchors[7, 3] = np.inf
+    rows = run(open_session(table.model(rank=1)), np.arange(50))
+    assert (np.isinf(rows[:, 3]) == names_it).all()
+    assert np.isfinite(np.delete(rows, 3, axis=1)).all()
+    assert np.isfinite(rows[~names_it]).all()
+
+
 @pytest.mark.parametrize("ring", [1, 3])
 @pytest.mark.parametrize("floats", FLOATS)
 @pytest.mark.parametrize(("row_shape", "col_shape"), ROW_SHAPES)

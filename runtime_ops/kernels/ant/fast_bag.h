@@ -5,7 +5,7 @@
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
 
-#include "kernels/ant/fast_mix.h"
+#include "kernels/ant/fast_gather.h"
 
 namespace edge_embed::ant {
 namespace {
@@ -232,40 +232,6 @@ inline ee_status FindLargest(const BagCall& call, size_t bag, size_t* bad_positi
   return EE_OK;
 }
 
-// Bags that wait for others, to be written by one product.
-class MixedBags {
- public:
-  MixedBags(const BagCall& call, const Mix& mix) : call_(call), mix_(mix) {}
-
-  float* Next() const { return mix_.Row(count_); }
-
-  // The weights of bag `bag`, which follows the last one, are in Next().
-  void Add(size_t bag, size_t terms) {
-    if (count_ == 0) first_ = bag;
-    if (count_ == 0 || terms < fewest_) fewest_ = terms;
-    if (++count_ == mix_.capacity()) Write();
-  }
-
-  // Changes scratch.total.
-  __attribute__((noinline)) void Write() {
-    if (kIsSmall || count_ == 0) return;
-    const size_t run = LongestRun(static_cast<size_t>(call_.table.num_anchors), fewest_);
-    uint64_t bad = mix_.Write(count_, run, call_.rows, first_);
-    for (; bad != 0; bad &= bad - 1) {
-      const size_t bag = first_ + static_cast<size_t>(__builtin_ctzll(bad));
-      size_t position;  // of no error: the bag was read before
-      SumBag(call_, bag, nullptr, nullptr, &position);
-      call_.Store(bag);
-    }
-    count_ = 0;
-  }
-
- private:
-  const BagCall& call_;
-  const Mix& mix_;
-  size_t first_ = 0, count_ = 0, fewest_ = 0;
-};
-
 // Bag, by any loops.
 inline ee_status BagBy(const Loops& loops, const Table& all, const Ids& ids, const Bags& bags, size_t begin,
                        size_t end, const Output& out, double* scratch, size_t* bad_position) {
@@ -274,24 +240,31 @@ inline ee_status BagBy(const Loops& loops, const Table& all, const Ids& ids, con
   const BagCall call{table, ids,
                      bags,  static_cast<size_t>(Load<int64_t>(bags.offsets, end)),
                      parts, {static_cast<unsigned char*>(out.data), out.type, parts.columns}};
-  const Mix mix(table, parts.mix);
-  MixedBags mixed(call, mix);
-  const bool mixes = Mix::Takes(table) && end - begin >= kFewestMixBags;
+  Mix mix(table, call.rows, false, parts.mix);
+  const auto write = [&]() __attribute__((noinline)) {  // the bags that wait
+    mix.Write([&](size_t bag) {
+      size_t position;  // of no error: the bag was read before
+      SumBag(call, bag, nullptr, nullptr, &position);
+      call.Store(bag);
+    });
+  };
+  const bool mixes = Mix::Takes(table) && end - begin >= kFewestMixed;
+  ee_status status = EE_OK;
   for (size_t bag = begin; bag < end; ++bag) {
     size_t terms = 0;
-    const ee_status status = bags.mode == BagMode::kMax
-                                 ? FindLargest(call, bag, bad_position)
-                                 : SumBag(call, bag, mixes ? mixed.Next() : nullptr, &terms, bad_position);
-    if (terms > 0) {
-      mixed.Add(bag, terms);
+    status = bags.mode == BagMode::kMax
+                 ? FindLargest(call, bag, bad_position)
+                 : SumBag(call, bag, mixes ? mix.Next() : nullptr, &terms, bad_position);
+    if (status != EE_OK) break;
+    if (terms == 0) {
+      call.Store(bag);
       continue;
     }
-    if (status == EE_OK) call.Store(bag);
-    mixed.Write();
-    if (status != EE_OK) return status;
+    mix.Add(bag, terms);
+    if (mix.IsFull()) write();
   }
-  mixed.Write();
-  return EE_OK;
+  write();
+  return status;
 }
 
 inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,

@@ -7,7 +7,6 @@
 #define EDGE_EMBED_KERNELS_ANT_FAST_BATCH_H_
 
 #include "kernels/ant/fast_sum.h"
-#include "kernels/fast_numbers.h"
 
 namespace edge_embed::ant {
 namespace {
@@ -56,7 +55,7 @@ class Batch {
     Sort();
     for (size_t c = 0; c < columns; c += kTileColumns) {
       const size_t column = c + kTileColumns <= columns ? c : columns - kTileColumns;
-      Copy(column);
+      CopyColumns(table_, column, tile_);
       Sum({tile_, anchors_, weights_, out + column * sizeof(float), columns * sizeof(float)});
     }
     rows_ = terms_ = 0;
@@ -79,19 +78,6 @@ class Batch {
         sorted_[next[count]++] = {static_cast<uint16_t>(row), static_cast<uint16_t>(term)};
       }
       term += count;
-    }
-  }
-
-  void Copy(size_t column) {
-    const size_t size = SizeOf(table_.anchor_type), step = static_cast<size_t>(table_.embedding_dim) * size;
-    const unsigned char* from = table_.anchors + column * size;
-    float* to = tile_;
-    for (int64_t a = 0; a < table_.num_anchors; ++a, from += step, to += kTileColumns) {
-      if (table_.anchor_type == EE_FLOAT32) {
-        __builtin_memcpy(to, from, kTileColumns * sizeof(float));  // inline, as the number is known
-      } else {
-        WidenNumbers(from, table_.anchor_type, kTileColumns, to);
-      }
     }
   }
 

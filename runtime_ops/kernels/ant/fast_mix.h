@@ -1,32 +1,30 @@
-// Bags that name most anchors, as a product of matrices, for which an anchor is read once for several of
-// them:
+// Bags and rows that name most anchors, as a product of matrices, for which an anchor is read once for
+// several of them:
 //
-//   out[b, :] = mix[b, :] @ anchors,   mix[b, a] = the sum of the weights that bag b has for anchor a
+//   out[b, :] = mix[b, :] @ anchors,   mix[b, a] = the sum of the weights that b has for anchor a
 //
-// An anchor that a bag does not name is multiplied by 0, which is nothing only where the anchor is finite. So
-// results that are not finite are none, and their bags are made from their terms.
+// An anchor that b does not name is multiplied by 0, which is nothing only where the anchor is finite. So
+// results that are not finite are none, and are made from their terms.
 //
-// Rows of a gather are not made like this: a row has few terms, which allow for short runs only (below), and
-// the terms alone were faster (README.md).
-//
-// How precise: a sum of weights is rounded once, and a term as kernels/fast_product.h says. Runs are as long
-// as the 8 roundings of sums of up to 64 terms, and terms / 8 for more, let them be (kernels/use.h).
+// How precise: a weight, or a sum of them, is rounded once, and a term as kernels/fast_product.h says. Runs
+// are as long as the 8 roundings of sums of up to 32 terms, and terms / 4 for more, let them be
+// (kernels/use.h).
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_MIX_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_MIX_H_
 
-#include "kernels/ant/fast_gather.h"
+#include "kernels/ant/fast_rows.h"
 #include "kernels/fast_product.h"
 
 namespace edge_embed::ant {
 namespace {
 
-constexpr size_t kMixNumbers = 1 << 13;  // of all bags of a product: more would not stay in cache
-constexpr size_t kMixBags = 64, kFewestMixBags = 8;
-constexpr size_t kMixColumns = 64;  // of float16 anchors that are widened at a time
+constexpr size_t kMixNumbers = 1 << 15;  // of all results of a product at most: more would not stay in cache
+constexpr size_t kFewestMixed = 8, kMixRows = 64;  // results
+constexpr int64_t kMostMixAnchors = 1024;
 
 // Of a sum of `terms` terms; 0: none is precise enough.
-inline size_t LongestRun(size_t anchors, size_t terms) {
-  const size_t allowed = terms < 64 ? 8 : terms / 8;
+__attribute__((noinline)) inline size_t LongestRun(size_t anchors, size_t terms) {
+  const size_t allowed = terms < 32 ? 8 : terms / 4;
   for (size_t run = 16; run > 2; run /= 2) {
     size_t roundings = 1 + run;
     for (size_t runs = (anchors + run - 1) / run; runs > 1; runs -= runs / 2) ++roundings;
@@ -46,85 +44,93 @@ __attribute__((noinline)) inline bool AreFinite(const unsigned char* numbers, si
   return !Any(found);
 }
 
-// The weights of some bags, and their product.
+// Results that wait for others, to be written by one product.
 class Mix {
  public:
-  Mix(const FastTable& table, double* scratch)
+  // `copies`: the anchors, some columns at a time, because what a tile takes of anchors one after the other
+  // falls into few sets of a cache. For few results the copy takes longer. Float16 and results that do not
+  // lie one after the other need it.
+  Mix(const FastTable& table, const RowWriter& rows, bool copies, double* scratch)
       : table_(table),
+        rows_(rows),
+        copies_(copies),
         anchors_(static_cast<size_t>(table.num_anchors)),
-        columns_(static_cast<size_t>(table.embedding_dim)),
         weights_(AlignedFloats(scratch)) {}
 
   static bool Takes(const Table& table) {
-    return !kIsSmall && table.num_anchors <= static_cast<int64_t>(kMixNumbers / kFewestMixBags) &&
+    return !kIsSmall && table.num_anchors <= kMostMixAnchors &&
            table.embedding_dim >= static_cast<int64_t>(kLanes);
   }
   static uint64_t Doubles(const Table& table) {
     if (!Takes(table)) return 0;
-    const uint64_t widened = (static_cast<uint64_t>(table.num_anchors) + kMixBags) * kMixColumns;
-    return (kMixNumbers + widened) / 2 + kAlignment;
+    const size_t anchors = static_cast<size_t>(table.num_anchors);
+    return (Capacity(anchors) * anchors + (anchors + kMixRows) * kTileColumns) / 2 + kAlignment;
   }
 
-  size_t capacity() const {
-    const size_t bags = kMixNumbers / anchors_;
-    return bags < kMixBags ? bags : kMixBags;
-  }
-  float* Row(size_t bag) const { return weights_ + bag * anchors_; }
+  // Where the weights of the next result go, one for each anchor.
+  float* Next() const { return weights_ + count_ * anchors_; }
 
-  // Writes `bags` rows from rows.At(first, 0) on, and returns a bit for each that is not finite.
-  uint64_t Write(size_t bags, size_t run, const RowWriter& rows, size_t first) const {
+  // They are there, the sums of `terms` terms: for row `row` of the output.
+  void Add(size_t row, size_t terms) {
+    if (count_ == 0 || terms < fewest_) fewest_ = terms;
+    waiting_[count_++] = row;
+  }
+  bool IsFull() const { return count_ == Capacity(anchors_); }
+
+  // Writes all, and redo(row) those that are not finite, or too few. Then there is none.
+  template <class Redo>
+  void Write(const Redo& redo) {
+    uint64_t left = count_ < kFewestMixed ? (1U << count_) - 1 : Multiply();
+    for (; left != 0; left &= left - 1) redo(waiting_[__builtin_ctzll(left)]);
+    count_ = 0;
+  }
+
+ private:
+  static size_t Capacity(size_t anchors) {
+    return kMixRows * anchors <= kMixNumbers ? kMixRows : kMixNumbers / anchors;
+  }
+
+  // Some columns at a time, the last ones from further back, over some that are made already. Returns a bit
+  // for each result that is not finite.
+  __attribute__((noinline)) uint64_t Multiply() const {
     if (kIsSmall) return 0;
+    const bool copies = copies_ || table_.anchor_type != EE_FLOAT32 || rows_.type != EE_FLOAT32 ||
+                        waiting_[count_ - 1] - waiting_[0] >= count_;
+    const size_t columns = rows_.columns;
+    const size_t width = copies && columns > kTileColumns ? kTileColumns : columns;
+    float* const slice = weights_ + Capacity(anchors_) * anchors_;
     Product product;
     product.state = reinterpret_cast<const unsigned char*>(weights_);
     product.row_step = anchors_ * sizeof(float);
     product.inner_step = sizeof(float);
-    product.rows = bags;
+    product.rows = count_;
     product.inner = anchors_;
-    product.run = run;
-    product.slice = table_.anchors;
-    product.columns = columns_;
-    product.out = rows.At(first, 0);
-    if (table_.anchor_type == EE_FLOAT32 && rows.type == EE_FLOAT32) return Multiply(product);
-    return WriteTiles(product, rows, first);
-  }
-
- private:
-  uint64_t Multiply(const Product& product) const {
-    table_.loops.multiply(product);
-    uint64_t bad = 0;
-    for (size_t b = 0; b < product.rows; ++b) {
-      const unsigned char* const row = product.out + b * product.columns * sizeof(float);
-      bad |= static_cast<uint64_t>(!AreFinite(row, product.columns)) << b;
-    }
-    return bad;
-  }
-
-  // Some columns at a time, in float32; the last ones begin further back, over some that are made already.
-  uint64_t WriteTiles(Product product, const RowWriter& rows, size_t first) const {
-    const size_t width = columns_ < kMixColumns ? columns_ : kMixColumns;
-    unsigned char* const slice = reinterpret_cast<unsigned char*>(weights_ + kMixNumbers);
-    product.slice = slice;
+    product.run = LongestRun(anchors_, fewest_);
+    product.slice = copies ? reinterpret_cast<const unsigned char*>(slice) : table_.anchors;
     product.columns = width;
-    product.out = slice + anchors_ * width * sizeof(float);
+    product.out =
+        copies ? reinterpret_cast<unsigned char*>(slice + anchors_ * width) : rows_.At(waiting_[0], 0);
     uint64_t bad = 0;
-    for (size_t column = 0; column < columns_; column += width) {
-      const size_t c = column + width <= columns_ ? column : columns_ - width;
-      for (size_t a = 0; a < anchors_; ++a) {
-        const unsigned char* const anchor = table_.anchors + (a * columns_ + c) * SizeOf(table_.anchor_type);
-        WidenNumbers(anchor, table_.anchor_type, width, slice + a * width * sizeof(float));
-      }
-      bad |= Multiply(product);
-      for (size_t b = 0; b < product.rows; ++b) {
-        const Output row{rows.At(first + b, c), rows.type};
-        NarrowNumbers(product.out + b * width * sizeof(float), width, row, 0);
+    for (size_t column = 0; column < columns; column += width) {
+      const size_t c = column + width <= columns ? column : columns - width;
+      if (copies) CopyColumns(table_, c, slice);
+      table_.loops.multiply(product);
+      for (size_t k = 0; k < count_; ++k) {
+        const unsigned char* const part = product.out + k * width * sizeof(float);
+        bad |= static_cast<uint64_t>(!AreFinite(part, width)) << k;
+        if (copies) NarrowNumbers(part, width, {rows_.At(waiting_[k], c), rows_.type}, 0);
       }
     }
     return bad;
   }
 
   const FastTable& table_;
-  size_t anchors_, columns_;
+  const RowWriter& rows_;
+  bool copies_;
+  size_t anchors_;
   float* weights_;
+  size_t waiting_[kMixRows];  // rows of the output
+  size_t count_ = 0, fewest_ = 0;
 };
 
 }  // namespace

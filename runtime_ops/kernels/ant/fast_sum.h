@@ -10,6 +10,7 @@
 #define EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 
 #include "kernels/ant/fast_terms.h"
+#include "kernels/fast_numbers.h"
 #include "kernels/fast_product.h"
 #include "kernels/simd.h"
 #include "kernels/vector.h"
@@ -238,6 +239,22 @@ class Tiles {
   size_t begin_ = 0, end_ = 0;
   Part part_{};
 };
+
+// to[a] = kTileColumns columns of anchor a from `column` on, or all where there are fewer, for all anchors.
+__attribute__((noinline)) inline void CopyColumns(const Table& table, size_t column, float* to) {
+  const size_t size = SizeOf(table.anchor_type), columns = static_cast<size_t>(table.embedding_dim);
+  const size_t count = columns < kTileColumns ? columns : kTileColumns;
+  const bool is_plain = table.anchor_type == EE_FLOAT32 && count == kTileColumns;
+  const unsigned char* from = table.anchors + column * size;
+#pragma GCC unroll 1
+  for (int64_t a = 0; a < table.num_anchors; ++a, from += columns * size, to += count) {
+    if (is_plain) {
+      __builtin_memcpy(to, from, kTileColumns * sizeof(float));  // inline, as the number is known
+    } else {
+      WidenNumbers(from, table.anchor_type, count, to);
+    }
+  }
+}
 
 // sum[c] += part[c], float32 at any alignment.
 __attribute__((noinline)) inline void AddFloats(const float* __restrict part, size_t count,
