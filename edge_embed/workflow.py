@@ -38,7 +38,7 @@ Model = nn.Module | StrPath
 # The exporter of each target, which takes a lowered program, a path and options, and the options of `export` it has.
 TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
     "onnx": (export_onnx, ("external_data", "memory_megabytes", "tokenizer")),
-    "tflite": (export_tflite, ("tflite_table",)),
+    "tflite": (export_tflite, ("tflite_table", "tflite_sizes")),
 }
 
 
@@ -140,6 +140,7 @@ def export(
     tokenizer: StrPath | None = None,
     tokenizer_input: str | None = None,
     tflite_table: str | None = None,
+    tflite_sizes: Mapping[str, Sequence[int]] | None = None,
     force: bool = False,
     progress: Progress = _silent,
 ) -> ExportReport:
@@ -159,6 +160,8 @@ def export(
         tokenizer_input: name of the input for ids, where the model has several inputs of integers.
         tflite_table: for tflite: how DPQ tables are looked up: ``byte``, ``pairs`` (faster and larger), or by default
             ``auto``, which takes pairs where they add at most a fifth to the table.
+        tflite_sizes: for tflite: sizes by name of the dynamic dimension, for a signature each. By default a model of
+            rows and bags stays dynamic; others, converted by litert-torch, have the sizes of the example.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
@@ -173,6 +176,7 @@ def export(
         "memory_megabytes": memory_megabytes,
         "tokenizer": tokenizer,
         "tflite_table": tflite_table,
+        "tflite_sizes": tflite_sizes,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
@@ -209,7 +213,7 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
         tables.append(replace(table, layout=layout, added_bytes=added))
     files = {path: path.stat().st_size for path in exported.files}
-    return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen)
+    return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen, signatures=exported.signatures)
 
 
 def validate(

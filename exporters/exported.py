@@ -23,6 +23,7 @@ class ExportedFile:
         needed_bytes: the least that it would have to be allowed, by table of which it takes none as it is allowed less.
         layouts: how tables lie in the file, where the target has several ways.
         added_bytes: that this adds to their packed form.
+        signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
     """
 
     files: tuple[Path, ...]
@@ -32,6 +33,7 @@ class ExportedFile:
     needed_bytes: Mapping[str, int] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
     added_bytes: Mapping[str, int] = field(default_factory=dict)
+    signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def check_tables(lowered: LoweredProgram) -> None:

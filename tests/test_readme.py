@@ -91,7 +91,7 @@ class TestBlocks:
         made = {path.name for path in workplace.iterdir()}
         assert made == set(
             "16-codes.json 4-codes.json baseline.json check.html check.md check.xml classifier.pt compare.html "
-            "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt report.html report.md "
+            "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt model.tflite report.html report.md "
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
             "words.pt words.tflite worst.npz".split()
         )

@@ -30,15 +30,44 @@ from edge_embed.cli.output import Output, output_options
     type=click.Choice(["auto", "byte", "pairs"]),
     help="How DPQ tables are looked up; pairs are faster and larger, auto takes them up to a fifth more. [auto]",
 )
+@click.option(
+    "--tflite-size",
+    "tflite_sizes",
+    multiple=True,
+    metavar="DIM=SIZE[,...]",
+    help="Fixed sizes of a dynamic dimension, each a signature. [rows and bags: dynamic; other models: the example's]",
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @model_options
 @output_options
-def export(out: Output, model: Path, target: str, output: Path | None, load: Load, **options: Any) -> None:
+def export(
+    out: Output,
+    model: Path,
+    target: str,
+    output: Path | None,
+    load: Load,
+    tflite_sizes: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Write MODEL for a target runtime, tables packed."""
     from edge_embed import workflow
 
     workflow.check_target(target)
     with out.progress() as progress:
         place = output or model.with_suffix(f".{target}")
-        report = workflow.export(load(model), target, place, **options, progress=progress)
+        sizes = _sizes(tflite_sizes) or None
+        report = workflow.export(load(model), target, place, tflite_sizes=sizes, **options, progress=progress)
     out.finish(report)
+
+
+def _sizes(spelled: tuple[str, ...]) -> dict[str, list[int]]:
+    """``("sequence=64,128",)`` -> sizes by dimension."""
+    sizes: dict[str, list[int]] = {}
+    for item in spelled:
+        name, _, numbers = item.partition("=")
+        try:
+            sizes.setdefault(name, []).extend(map(int, numbers.split(",")))
+        except ValueError as error:
+            message = f"got {item!r}, expected DIM=SIZE or DIM=SIZE,SIZE, such as sequence=64,128"
+            raise click.BadParameter(message, param_hint="--tflite-size") from error
+    return sizes

@@ -151,6 +151,8 @@ def _tflite(console: Console, info: TfliteInfo) -> None:
     _line(console, f"operators: {', '.join(f'{count} x {name}' for name, count in info.operators.items())}")
     for name, layout in info.layouts.items():
         _line(console, f"table {name:.80}: layout {layout:.20}")
+    for name, ports in info.signatures.items() if len(info.signatures) > 1 else ():
+        _line(console, f"signature {name:.80}: {', '.join(map(_port, ports))}")
 
 
 def _tokenizer(console: Console, about: Mapping[str, Any] | None) -> None:

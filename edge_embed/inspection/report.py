@@ -138,10 +138,12 @@ class TfliteInfo:
         operators: How many there are of each kind, by their names in the schema.
         layouts: How each table lies in the file: ``pairs``, ``byte`` or ``direct`` for dpq, ``fixed`` or ``csr`` for
             ant, ``cores`` for tt.
+        signatures: Inputs by the name of the signature.
     """
 
     operators: Mapping[str, int]
     layouts: Mapping[str, str]
+    signatures: Mapping[str, list[PortInfo]]
 
 
 @dataclass(frozen=True)

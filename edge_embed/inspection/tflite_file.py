@@ -4,7 +4,7 @@ import hashlib
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class TfliteModel:
         inputs: name, type and sizes, None for dynamic ones.
         outputs: as the inputs.
         metadata: texts by name.
+        signatures: inputs by the name of the signature; what is said above of inputs and outputs is that of the first.
     """
 
     operators: Mapping[str, int]
@@ -41,6 +42,7 @@ class TfliteModel:
     inputs: tuple[PortInfo, ...]
     outputs: tuple[PortInfo, ...]
     metadata: Mapping[str, str]
+    signatures: Mapping[str, tuple[PortInfo, ...]]
 
 
 def read_tflite(path: Path) -> TfliteModel:
@@ -55,14 +57,16 @@ def read_tflite(path: Path) -> TfliteModel:
     schema, content = load_schema(), path.read_bytes()
     try:
         model = schema.Model.GetRootAs(content, 0)
-        graph = model.Subgraphs(0)
-        signature = model.SignatureDefs(0) if model.SignatureDefsLength() else None
+        graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
+        signatures = [model.SignatureDefs(at) for at in range(model.SignatureDefsLength())]
+        first = next((signature for signature in signatures if signature.SubgraphIndex() == 0), None)
         return TfliteModel(
-            _operators(schema, model, graph),
-            dict(_constants(model, graph)),
-            tuple(_ports(schema, graph, [graph.Inputs(at) for at in range(graph.InputsLength())])),
-            tuple(_ports(schema, graph, [graph.Outputs(at) for at in range(graph.OutputsLength())], signature)),
+            _operators(schema, model, graphs),
+            dict(_constants(model, graphs)),
+            _inputs(schema, graphs[0], first),
+            _outputs(schema, graphs[0], first),
             dict(_texts(model)),
+            {_text(each.SignatureKey()): _inputs(schema, graphs[each.SubgraphIndex()], each) for each in signatures},
         )
     except _MALFORMED as error:
         raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
@@ -99,7 +103,11 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         outputs=list(model.outputs),
         vocabulary_size=num_tokens,
         metadata=strings,
-        tflite=TfliteInfo(model.operators, {name: str(layouts[name]["layout"]) for name in entries}),
+        tflite=TfliteInfo(
+            model.operators,
+            {name: str(layouts[name]["layout"]) for name in entries},
+            {name: list(ports) for name, ports in model.signatures.items()},
+        ),
         notes=[] if entries else ["no compressed table of edge-embed: a model made by another tool"],
         differences=differences,
     )
@@ -126,25 +134,38 @@ def _table(
     return table_info(name, entry.method, "packed", entry.shape, entry.padding_idx, nbytes, check.status)
 
 
-def _operators(schema: Any, model: Any, graph: Any) -> Mapping[str, int]:
+def _operators(schema: Any, model: Any, graphs: Sequence[Any]) -> Mapping[str, int]:
     names = {number: name for name, number in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
     codes = [model.OperatorCodes(at) for at in range(model.OperatorCodesLength())]
     numbers = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
-    used = (graph.Operators(at).OpcodeIndex() for at in range(graph.OperatorsLength()))
+    used = (graph.Operators(at).OpcodeIndex() for graph in graphs for at in range(graph.OperatorsLength()))
     return dict(sorted(Counter(names[numbers[index]] for index in used).items()))
 
 
-def _constants(model: Any, graph: Any) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    for at in range(graph.TensorsLength()):
-        tensor = graph.Tensors(at)
-        buffer = model.Buffers(tensor.Buffer())
-        if buffer.DataLength():
-            yield _text(tensor.Name()), buffer.DataAsNumpy()
+def _constants(model: Any, graphs: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+    """Once where several tensors share a content."""
+    seen = set()
+    for graph in graphs:
+        for at in range(graph.TensorsLength()):
+            tensor = graph.Tensors(at)
+            buffer = model.Buffers(tensor.Buffer())
+            if buffer.DataLength() and tensor.Buffer() not in seen:
+                seen.add(tensor.Buffer())
+                yield _text(tensor.Name()), buffer.DataAsNumpy()
 
 
-def _ports(schema: Any, graph: Any, indices: list[int], signature: Any = None) -> Iterator[PortInfo]:
-    kinds = {number: name.lower() for name, number in vars(schema.TensorType).items() if not name.startswith("_")}
+def _inputs(schema: Any, graph: Any, signature: Any) -> tuple[PortInfo, ...]:
+    named = [signature.Inputs(at) for at in range(signature.InputsLength())] if signature else []
+    return tuple(_ports(schema, graph, [graph.Inputs(at) for at in range(graph.InputsLength())], named))
+
+
+def _outputs(schema: Any, graph: Any, signature: Any) -> tuple[PortInfo, ...]:
     named = [signature.Outputs(at) for at in range(signature.OutputsLength())] if signature else []
+    return tuple(_ports(schema, graph, [graph.Outputs(at) for at in range(graph.OutputsLength())], named))
+
+
+def _ports(schema: Any, graph: Any, indices: list[int], named: Sequence[Any]) -> Iterator[PortInfo]:
+    kinds = {number: name.lower() for name, number in vars(schema.TensorType).items() if not name.startswith("_")}
     names = {entry.TensorIndex(): _text(entry.Name()) for entry in named}
     for index in indices:
         tensor = graph.Tensors(index)

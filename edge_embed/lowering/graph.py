@@ -45,6 +45,13 @@ _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding
 Progress = Callable[[str, int, int], None]
 
 
+def table_of(node: fx.Node) -> str:
+    """The name of the table of a lowered call: its tensors are ``<table>.<tensor>``."""
+    weights: list[fx.Node] = []
+    fx.node.map_arg(node.args[CALLS[node.target].leading :], weights.append)
+    return str(weights[0].target).rpartition(".")[0]
+
+
 @dataclass(frozen=True)
 class TableReport:
     """What became of one embedding of the model.

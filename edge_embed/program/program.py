@@ -72,6 +72,9 @@ class ProgramInterpreter(fx.Interpreter):
         return module.weight(target)
 
 
+Sizes = Mapping[str, int]  # of every dynamic dimension, by name
+
+
 @dataclass(frozen=True)
 class ProgramInput:
     """One input tensor: a dimension is its size, or the name of a dynamic dimension."""
@@ -84,6 +87,10 @@ class ProgramInput:
     def holds_integers(self) -> bool:
         """Whether ids may come in here."""
         return not self.dtype.is_floating_point and self.dtype != torch.bool
+
+    def sizes(self, dynamic: Sizes) -> list[int]:
+        """Its shape where the dynamic dimensions have these sizes."""
+        return [size if isinstance(size, int) else dynamic[size] for size in self.shape]
 
     def mismatch(self, value: Any) -> str | None:
         """What is wrong with ``value`` as this input, or None: its type, rank and fixed sizes must fit."""
@@ -126,6 +133,15 @@ class Program:
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
     release: Callable[[], None] = lambda: None
+
+    def dynamic_sizes(self, inputs: Sequence[Tensor]) -> dict[str, int]:
+        """The dynamic dimensions, by name, with their sizes in some inputs."""
+        return {
+            name: int(size)
+            for declared, value in zip(self.inputs, inputs, strict=True)
+            for name, size in zip(declared.shape, value.shape, strict=True)
+            if isinstance(name, str)
+        }
 
     @torch.no_grad()
     def run(self, *inputs: Tensor) -> tuple[Tensor, ...]:

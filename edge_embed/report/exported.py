@@ -1,7 +1,7 @@
 """The result of `edge-embed export`, for people and for programs."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,7 @@ class ExportReport:
         dynamic: dynamic dimensions of inputs and outputs.
         frozen: dimensions with one size.
         tokenizer: in front of the model, if there is one.
+        signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
     """
 
     files: Mapping[Path, int]
@@ -129,6 +130,7 @@ class ExportReport:
     dynamic: Mapping[str, list[str]]
     frozen: Mapping[str, list[str]]
     tokenizer: ExportedTokenizer | None = None
+    signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
@@ -139,6 +141,7 @@ class ExportReport:
             "dynamic": dict(self.dynamic),
             "frozen": dict(self.frozen),
             "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
+            "signatures": {name: dict(sizes) for name, sizes in self.signatures.items()},
         }
 
     def render(self) -> RenderableType:
@@ -152,4 +155,9 @@ class ExportReport:
         written = [f"wrote {path} ({size:,} bytes)" for path, size in self.files.items()]
         hints = [hint for table in self.tables if (hint := table.hint())]
         tokenizer = [] if self.tokenizer is None else [self.tokenizer.render()]
-        return Group(tables, shapes, *hints, *tokenizer, *written)
+        signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in self.signatures.items()]
+        return Group(tables, shapes, *signatures, *hints, *tokenizer, *written)
+
+
+def _spelled(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -7,7 +7,7 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import check_target
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, Sizes
 from edge_embed.report.results import PathResult
 from edge_embed.validation.model_inputs import ModelCase, make_cases
 from edge_embed.validation.options import ValidationOptions
@@ -15,12 +15,19 @@ from edge_embed.validation.saved_inputs import load_inputs, save_inputs
 
 
 def choose_cases(
-    program: Program, random: np.random.Generator, options: ValidationOptions
+    program: Program, random: np.random.Generator, options: ValidationOptions, fixed: Sequence[Sizes] = ()
 ) -> tuple[list[ModelCase], list[str]]:
     """Inputs of the whole model, and those left out; saved at once, for some models end the process.
 
+    Args:
+        program: the training form.
+        random: where sizes and values come from.
+        options: what is wanted.
+        fixed: the only sizes that the dynamic dimensions may have; by default any.
+
     Raises:
-        BadInputError: the program does not run on its own example inputs, or a file of inputs does not fit it.
+        BadInputError: the program does not run on its own example inputs, or a file of inputs does not fit it, or the
+            exported file.
         OutputError: they cannot be saved.
     """
     left_out = list[str]()
@@ -28,12 +35,20 @@ def choose_cases(
         check_target(options.save_worst, options.force)
     if options.inputs is not None:
         cases = load_inputs(options.inputs, program)
+        _check_sizes(program, cases, fixed)
     else:
-        cases, left_out = make_cases(program, random, options.more_cases)
+        cases, left_out = make_cases(program, random, options.more_cases, fixed)
     if not cases:
         raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
     _save(options.save_inputs, program, cases, options)
     return cases, left_out
+
+
+def _check_sizes(program: Program, cases: Sequence[ModelCase], fixed: Sequence[Sizes]) -> None:
+    for case in cases:
+        got = program.dynamic_sizes(case.inputs)
+        if fixed and got not in fixed:
+            raise BadInputError(f"{case.name}: got inputs of {got}, expected those of a signature: {fixed}")
 
 
 def save_worst(

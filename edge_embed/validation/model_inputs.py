@@ -4,7 +4,7 @@ Which inputs hold ids is found by walking from every look-up in the graph up to 
 (masks, lengths, features, states) take their values at random from the example's own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS
-from edge_embed.program.program import Program, array
+from edge_embed.program.program import Program, Sizes, array
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.scores import Score, scores_of_ids
 
@@ -54,18 +54,22 @@ class ModelCase:
         return {declared.name: array(value) for declared, value in zip(program.inputs, self.inputs, strict=True)}
 
 
-def make_cases(program: Program, random: np.random.Generator, more: int = 0) -> tuple[list[ModelCase], list[str]]:
+def make_cases(
+    program: Program, random: np.random.Generator, more: int = 0, fixed: Sequence[Sizes] = ()
+) -> tuple[list[ModelCase], list[str]]:
     """Inputs of several sizes, and those (in words) that the training form itself does not run on.
 
     Args:
         program: the training form.
         random: where sizes and values come from.
         more: how many cases of random sizes are made beyond the usual ones.
+        fixed: the only sizes that the dynamic dimensions may have; by default any.
     """
     cases: list[ModelCase] = []
     left_out: list[str] = []
     bounds = id_bounds(program)
-    for plan in (*_plans(program), *_more_plans(program, random, more)):
+    plans = _fixed_plans(program, fixed, more) if fixed else (*_plans(program), *_more_plans(program, random, more))
+    for plan in plans:
         try:
             cases.append(run_case(program, plan.name, plan.draw(program, random, bounds)))
         except Exception as error:  # the model's own limits: lengths it does not take, ids it computes with
@@ -159,7 +163,7 @@ class _Plan:
 
 
 def _plans(program: Program) -> Iterator[_Plan]:
-    example = _dynamic_sizes(program)
+    example = program.dynamic_sizes(program.example_inputs)
     if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
@@ -174,18 +178,22 @@ def _plans(program: Program) -> Iterator[_Plan]:
 def _more_plans(program: Program, random: np.random.Generator, count: int) -> Iterator[_Plan]:
     distributions: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
     for number in range(count):
-        sizes = {name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in _dynamic_sizes(program)}
+        sizes = {
+            name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.dynamic_sizes(program.example_inputs)
+        }
         yield _Plan(f"random case {number}{_words(sizes)}", distributions[number % 2], sizes)
 
 
-def _dynamic_sizes(program: Program) -> dict[str, int]:
-    """The dynamic dimensions, by name, with their sizes in the example."""
-    return {
-        size: int(tensor.shape[axis])
-        for declared, tensor in zip(program.inputs, program.example_inputs, strict=True)
-        for axis, size in enumerate(declared.shape)
-        if isinstance(size, str)
-    }
+def _fixed_plans(program: Program, fixed: Sequence[Sizes], more: int) -> Iterator[_Plan]:
+    example = program.dynamic_sizes(program.example_inputs)
+    if example in fixed:
+        yield _Plan("the example", None, example)
+    for sizes in fixed:
+        yield _Plan(f"uniform ids{_words(sizes)}", "uniform", sizes)
+        yield _Plan(f"Zipf ids{_words(sizes)}", "zipf", sizes)
+    for number in range(more):
+        sizes = fixed[number % len(fixed)]
+        yield _Plan(f"random case {number}{_words(sizes)}", "uniform", sizes)
 
 
 def _words(sizes: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import fx
 
 from edge_embed.errors import TimeLimitError, one_line
-from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram
+from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram, table_of
 from edge_embed.packed.form import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
@@ -52,11 +52,7 @@ def packed_call(node: fx.Node, tables: Mapping[str, Table]) -> TableCall | None:
     """The use of a table that a node of a lowered graph is, None if it is none."""
     if node.target not in _PACKED_OPERATORS:
         return None
-    call = CALLS[node.target]
-    weights: list[fx.Node] = []
-    fx.node.map_arg(node.args[call.leading :], weights.append)
-    name = str(weights[0].target).rpartition(".")[0]  # its tensors are <table>.<tensor>
-    return USES[call.use](tables[name], node, node)
+    return USES[CALLS[node.target].use](tables[table_of(node)], node, node)
 
 
 def compare_paths(

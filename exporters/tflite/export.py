@@ -1,22 +1,32 @@
 """A lowered program -> one TFLite file of standard operators, for every runtime that reads the format.
 
-Written without a converter, which would fold a table back to its dense form and fix the sizes of inputs.
+Tables are written without a converter, which would fold them back to their dense form and fix the sizes of inputs.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
-from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
-from edge_embed.exporters.tflite.program import Layout, choose_layouts, translate
+from edge_embed.exporters.tflite.program import UnsupportedError, translate
+from edge_embed.exporters.tflite.signatures import choose_signatures
+from edge_embed.exporters.tflite.translated import Translated
+from edge_embed.exporters.tflite.uses import Layout, choose_layouts
+from edge_embed.exporters.tflite.whole import translate_whole
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
 
 
-def export_tflite(lowered: LoweredProgram, path: Path, tflite_table: str = "auto", force: bool = False) -> ExportedFile:
+def export_tflite(
+    lowered: LoweredProgram,
+    path: Path,
+    tflite_table: str = "auto",
+    tflite_sizes: Mapping[str, Sequence[int]] | None = None,
+    force: bool = False,
+) -> ExportedFile:
     """Write a lowered program as TFLite.
 
     Args:
@@ -24,44 +34,47 @@ def export_tflite(lowered: LoweredProgram, path: Path, tflite_table: str = "auto
         path: the file to write.
         tflite_table: how DPQ tables with several codes a byte are looked up: ``byte``, ``pairs``, which is faster
             and larger, or ``auto``: pairs where they add at most a fifth to the table.
+        tflite_sizes: sizes by name of the dynamic dimension, for a signature each; by default a program of rows and
+            bags stays dynamic, and others have the sizes of their example.
         force: overwrite an existing file.
 
     Raises:
-        BadInputError: if the program has no compressed table, or does more than looking up and reducing rows; if a
-            table cannot be looked up so, or does not fit one file.
-        EdgeEmbedError: if the package ai-edge-litert is not installed.
+        BadInputError: if the program has no compressed table, or does what TFLite cannot; if a table cannot be looked
+            up so, or does not fit one file; if there is no such dimension.
+        EdgeEmbedError: if the package ai-edge-litert is not installed, or litert-torch where it is needed.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     check_tables(lowered)
-    layouts = choose_layouts(lowered, tflite_table)
-    made = translate(lowered, layouts)
-    metadata = {**metadata_of(lowered), LAYOUTS_KEY: _layouts_json(made.graph, layouts)}
+    layouts = choose_layouts(lowered.tables, tflite_table)
+    made = _translated(lowered, layouts, tflite_sizes or {})
+    metadata = {**metadata_of(lowered), LAYOUTS_KEY: _layouts_json(made.hashes, layouts)}
     with new_file(path, force=force) as temporary:
-        made.graph.write(temporary, made.outputs, {**metadata, **delegate_metadata(made.delegate)})
-    sizes = _sizes(lowered, made.outputs)
+        made.builder.write(temporary, {**metadata, **delegate_metadata(made.delegate)})
     return ExportedFile(
         (path,),
-        {name: [size for size in shape if not size.isdigit()] for name, shape in sizes.items()},
-        {name: [size for size in shape if size.isdigit()] for name, shape in sizes.items()},
+        {name: [size for size in shape if not size[0].isdigit()] for name, shape in made.shapes.items()},
+        {name: [size for size in shape if size[0].isdigit()] for name, shape in made.shapes.items()},
         layouts={name: layout.name for name, layout in layouts.items()},
         added_bytes={name: layout.added_bytes for name, layout in layouts.items()},
+        signatures=made.signatures,
     )
 
 
-def _layouts_json(graph: Graph, layouts: Mapping[str, Layout]) -> str:
+def _translated(
+    lowered: LoweredProgram, layouts: Mapping[str, Layout], sizes: Mapping[str, Sequence[int]]
+) -> Translated:
+    if not sizes:
+        with suppress(UnsupportedError):
+            return translate(lowered, layouts)
+    return translate_whole(lowered, layouts, choose_signatures(lowered.program, sizes))
+
+
+def _layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> str:
     entries = {
         table: {
             "layout": layout.name,
-            "sha256": {tensor: digest for tensor, digest in graph.hashes.items() if tensor.rpartition(".")[0] == table},
+            "sha256": {tensor: digest for tensor, digest in hashes.items() if tensor.rpartition(".")[0] == table},
         }
         for table, layout in layouts.items()
     }
     return json.dumps(entries, sort_keys=True)
-
-
-def _sizes(lowered: LoweredProgram, outputs: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """The dimensions of inputs by name or size, and of outputs, whose names of dimensions are not known."""
-    sizes = {declared.name: [str(size) for size in declared.shape] for declared in lowered.program.inputs}
-    for name, tensor in outputs.items():
-        sizes[name] = ["derived" if size < 0 else str(size) for size in tensor.shape]
-    return sizes

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.packed.container import little_endian
+from edge_embed.packed.container import little_endian, sha256
 
 ALIGNMENT = 64
 IDENTIFIER = b"TFL3"
@@ -39,26 +39,68 @@ def load_schema() -> Any:
 
 
 class ModelBuilder:
-    """Collects a model of one subgraph; numbers of tensors are those of the file."""
+    """Collects a model, one subgraph after the other; numbers of tensors are those of the subgraph.
+
+    Attributes:
+        digests: SHA-256 of the buffers, by number.
+    """
 
     def __init__(self) -> None:
         self.schema = load_schema()
-        self._model, self._graph = self.schema.ModelT(), self.schema.SubGraphT()
+        self._model: Any = self.schema.ModelT()
         self._model.version, self._model.description = _SCHEMA_VERSION, b"edge-embed"
-        self._model.subgraphs, self._graph.name = [self._graph], b"main"
+        self._model.subgraphs, self._model.signatureDefs = [], []
         self._model.operatorCodes, self._model.metadata = [], []
-        self._graph.tensors, self._graph.operators, self._graph.inputs = [], [], []
         self._model.buffers = [self.schema.BufferT()]  # the first is that of all tensors without content
         self._arrays: dict[int, NDArray[np.uint8]] = {}
+        self.digests: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._graph: Any = None
 
-    def add_tensor(self, name: str, dtype: str, shape: Sequence[int], content: NDArray[Any] | None = None) -> int:
-        """Add a tensor, -1 for sizes that are known when it runs; with content it is a constant."""
+    def begin(self, graph: Any = None) -> None:
+        """Begin a subgraph: an empty one, or one of the schema whose operators refer to this model."""
+        if graph is None:
+            graph = self.schema.SubGraphT()
+            graph.tensors, graph.operators = [], []
+        self._graph = graph
+        self._model.subgraphs.append(graph)
+
+    def end(self, signature: str, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
+        """End the subgraph; its inputs and outputs, by name, are also those of its signature."""
+        self._graph.name = signature.encode()
+        self._graph.inputs, self._graph.outputs = list(inputs.values()), list(outputs.values())
+        self._model.signatureDefs.append(self._signature(signature, inputs, outputs))
+
+    def add_buffer(self, content: NDArray[Any]) -> int:
+        """Add the content of tensors; what is there already is not added again."""
+        digest = sha256(content)
+        if digest not in self._numbers:
+            number = self._numbers[digest] = len(self._model.buffers)
+            self._model.buffers.append(None)
+            self._arrays[number] = little_endian(content).reshape(-1).view(np.uint8)
+            self.digests[number] = digest
+        return self._numbers[digest]
+
+    def add_code(self, builtin: int, version: int = 1, custom: bytes | None = None) -> int:
+        """Add a kind of operator, once."""
+        known = [(entry.builtinCode, entry.version, entry.customCode) for entry in self._model.operatorCodes]
+        if (builtin, version, custom) not in known:
+            entry = self.schema.OperatorCodeT()
+            # Old runtimes read 8 bits, and 127 where the number has more.
+            entry.builtinCode, entry.deprecatedBuiltinCode = builtin, min(builtin, 127)
+            entry.version, entry.customCode = version, custom
+            self._model.operatorCodes.append(entry)
+            known.append((builtin, version, custom))
+        return known.index((builtin, version, custom))
+
+    def add_tensor(self, name: str, dtype: str, shape: Sequence[int], buffer: int = 0) -> int:
+        """Add a tensor, -1 for sizes that are known when it runs; with a buffer it is a constant."""
         tensor = self.schema.TensorT()
         tensor.name, tensor.type = name.encode(), getattr(self.schema.TensorType, dtype.upper())
         tensor.shape = [max(size, 1) if size < 0 else size for size in shape]
         if -1 in shape:
             tensor.shapeSignature = list(shape)
-        tensor.buffer = 0 if content is None else self._add_buffer(content)
+        tensor.buffer = buffer
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
@@ -67,36 +109,26 @@ class ModelBuilder:
         """How many there are so far."""
         return len(self._graph.operators)
 
-    def add_input(self, tensor: int) -> None:
-        """Make a tensor the next input."""
-        self._graph.inputs.append(tensor)
-
     def add_operator(
-        self, name: str, inputs: Sequence[int], output: int, options: str, values: Mapping[str, Any]
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str, values: Mapping[str, Any]
     ) -> None:
         """Add an operator by its name in the schema, such as ``GATHER``, in version 1, which all runtimes have."""
         operator = self.schema.OperatorT()
-        operator.opcodeIndex, operator.inputs, operator.outputs = self._code(name), list(inputs), [output]
+        operator.opcodeIndex = self.add_code(getattr(self.schema.BuiltinOperator, name))
+        operator.inputs, operator.outputs = list(inputs), list(outputs)
         if options:
             operator.builtinOptionsType = getattr(self.schema.BuiltinOptions, options)
             operator.builtinOptions = getattr(self.schema, f"{options}T")()
             vars(operator.builtinOptions).update(values)
         self._graph.operators.append(operator)
 
-    def add_metadata(self, name: str, text: str) -> None:
-        """Add a text that no runtime reads."""
-        entry = self.schema.MetadataT()
-        entry.name, entry.buffer = name.encode(), self._add_buffer(np.frombuffer(text.encode(), np.uint8))
-        self._model.metadata.append(entry)
-
-    def write(self, path: Path, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
-        """Write the file; its inputs and outputs, by name, are also those of its one signature.
+    def write(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the file, with texts that no runtime reads.
 
         Raises:
             BadInputError: buffers are larger than the format can hold.
         """
-        self._graph.outputs = list(outputs.values())
-        self._model.signatureDefs = [self._signature(inputs, outputs)]
+        self._model.metadata += [self._text(*item) for item in metadata.items()]
         builder = import_module("flatbuffers").Builder(self._checked_size() + _SMALL)
         for number, array in self._arrays.items():
             self._model.buffers[number] = self._aligned(array)
@@ -112,26 +144,14 @@ class ModelBuilder:
             )
         return size
 
-    def _add_buffer(self, content: NDArray[Any]) -> int:
-        self._model.buffers.append(None)
-        number = len(self._model.buffers) - 1
-        self._arrays[number] = little_endian(content).reshape(-1).view(np.uint8)
-        return number
+    def _text(self, name: str, text: str) -> Any:
+        entry = self.schema.MetadataT()
+        entry.name, entry.buffer = name.encode(), self.add_buffer(np.frombuffer(text.encode(), np.uint8))
+        return entry
 
-    def _code(self, name: str) -> int:
-        code = getattr(self.schema.BuiltinOperator, name)
-        known = [entry.builtinCode for entry in self._model.operatorCodes]
-        if code not in known:
-            entry = self.schema.OperatorCodeT()
-            # Old runtimes read 8 bits, and 127 where the number has more.
-            entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), 1
-            self._model.operatorCodes.append(entry)
-            known.append(code)
-        return known.index(code)
-
-    def _signature(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Any:
+    def _signature(self, key: str, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Any:
         signature = self.schema.SignatureDefT()
-        signature.signatureKey, signature.subgraphIndex = b"serving_default", 0
+        signature.signatureKey, signature.subgraphIndex = key.encode(), len(self._model.subgraphs) - 1
         signature.inputs = [self._named(*item) for item in inputs.items()]
         signature.outputs = [self._named(*item) for item in outputs.items()]
         return signature

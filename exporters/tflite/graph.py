@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
-from edge_embed.packed.container import sha256
 
 # The name of the options that go with an operator, none for some.
 OPERATORS: Mapping[str, str] = {
@@ -42,10 +41,12 @@ OPERATORS: Mapping[str, str] = {
     "STRIDED_SLICE": "StridedSliceOptions",
     "SUB": "SubOptions",
     "SUM": "ReducerOptions",
+    "TOPK_V2": "TopKV2Options",
     # Their options came later than the operators, and are empty.
     "UNSORTED_SEGMENT_MAX": "",
     "UNSORTED_SEGMENT_SUM": "",
 }
+ONLY_SIGNATURE = "serving_default"
 _COMPARISONS = ("EQUAL", "LESS", "NOT_EQUAL")
 
 
@@ -67,31 +68,37 @@ class Tensor:
 
 
 class Graph:
-    """A graph that grows by one operator a call; shapes follow from the inputs.
+    """A subgraph that grows by one operator a call; shapes follow from the inputs.
+
+    Args:
+        builder: the model that it becomes a part of; by default it is one of its own.
+        subgraph: one of the schema to begin with; by default it is empty.
+        prefix: of the names of tensors that operators make, which no other subgraph of the model may have.
 
     Attributes:
         hashes: SHA-256 of what tables store, by name of the tensor.
+        inputs: those that were added, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, builder: ModelBuilder | None = None, subgraph: Any = None, prefix: str = "") -> None:
         self.hashes: dict[str, str] = {}
-        self._builder = ModelBuilder()
-        self._inputs: dict[str, int] = {}
+        self._builder, self._prefix = builder or ModelBuilder(), prefix
+        self._builder.begin(subgraph)
+        self.inputs: dict[str, Tensor] = {}
         self._tables: dict[str, Tensor] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> Tensor:
         """Add an input, -1 for dynamic sizes."""
-        tensor = self._tensor(name, dtype, shape)
-        self._builder.add_input(tensor.index)
-        self._inputs[name] = tensor.index
-        return tensor
+        self.inputs[name] = self._tensor(name, dtype, shape)
+        return self.inputs[name]
 
     def table(self, name: str, array: NDArray[Any]) -> Tensor:
         """Add what a table stores, under its name; once, however many uses of the table there are."""
         if name not in self._tables:
-            self._tables[name] = self._tensor(name, array.dtype.name, array.shape, array)
-            self.hashes[name] = sha256(array)
+            buffer = self._builder.add_buffer(array)
+            self._tables[name] = self._tensor(name, array.dtype.name, array.shape, buffer)
+            self.hashes[name] = self._builder.digests[buffer]
         return self._tables[name]
 
     def constant(self, value: Any, dtype: str = "int32") -> Tensor:
@@ -99,7 +106,8 @@ class Graph:
         array: NDArray[Any] = np.asarray(value, dtype)
         key = (dtype, array.shape, array.tobytes())
         if key not in self._constants:
-            self._constants[key] = self._tensor(f"constant_{len(self._constants)}", dtype, array.shape, array)
+            name, buffer = f"{self._prefix}constant_{len(self._constants)}", self._builder.add_buffer(array)
+            self._constants[key] = self._tensor(name, dtype, array.shape, buffer)
         return self._constants[key]
 
     def gather(self, table: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
@@ -126,6 +134,10 @@ class Graph:
         """Arithmetic or a comparison by its name in the format, with broadcasting."""
         dtype = "bool" if name in _COMPARISONS else left.dtype
         return self._add(name, [left, right], dtype, _broadcast(left.shape, right.shape))
+
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
+        """[i, k] times the transpose of [j, k]."""
+        return self._add("BATCH_MATMUL", [left, right], left.dtype, (left.shape[0], right.shape[0]), adjY=True)
 
     def batch_matmul(self, left: Tensor, right: Tensor) -> Tensor:
         """[B, i, k] times [B, k, j]."""
@@ -157,9 +169,11 @@ class Graph:
         return self.gather(self.shape(tensor), self.constant(0))
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Vectors, one after the other."""
-        sizes = [tensor.shape[0] for tensor in tensors]
-        return self._add("CONCATENATION", tensors, tensors[0].dtype, (-1 if -1 in sizes else sum(sizes),), axis=0)
+        """One after the other along the last axis."""
+        *leading, _ = tensors[0].shape
+        sizes = [tensor.shape[-1] for tensor in tensors]
+        shape = (*leading, -1 if -1 in sizes else sum(sizes))
+        return self._add("CONCATENATION", tensors, tensors[0].dtype, shape, axis=len(leading))
 
     def slice(self, tensor: Tensor, begin: int, end: int | None) -> Tensor:
         """Like ``tensor[begin:end]`` along the first axis, whose size is dynamic."""
@@ -195,24 +209,43 @@ class Graph:
         shape = _broadcast(condition.shape, _broadcast(true.shape, false.shape))
         return self._add("SELECT_V2", [condition, true, false], true.dtype, shape)
 
+    def topk(self, tensor: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest of the last axis in order, equal ones by their places, and these, int32."""
+        shape = (*tensor.shape[:-1], k)
+        inputs, made = [tensor, self.constant(k)], [(tensor.dtype, shape), ("int32", shape)]
+        values, places = self._add_all("TOPK_V2", inputs, made, {})
+        return values, places
+
+    def end(self, signature: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        """End the subgraph, with names for its inputs and outputs."""
+        numbers = ({name: tensor.index for name, tensor in tensors.items()} for tensors in (inputs, outputs))
+        self._builder.end(signature, *numbers)
+
     def write(self, path: Path, outputs: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        """Write the file.
+        """End the only subgraph and write the file.
 
         Raises:
             BadInputError: it would be larger than the format can hold.
         """
-        for name, text in metadata.items():
-            self._builder.add_metadata(name, text)
-        self._builder.write(path, self._inputs, {name: tensor.index for name, tensor in outputs.items()})
+        self.end(ONLY_SIGNATURE, self.inputs, outputs)
+        self._builder.write(path, metadata)
 
     def _add(self, name: str, inputs: Sequence[Tensor], dtype: str, shape: Sequence[int], **options: Any) -> Tensor:
-        output = self._tensor(f"{name.lower()}_{self._builder.num_operators}", dtype, shape)
-        numbers = [tensor.index for tensor in inputs]
-        self._builder.add_operator(name, numbers, output.index, OPERATORS[name], options)
-        return output
+        return self._add_all(name, inputs, [(dtype, shape)], options)[0]
 
-    def _tensor(self, name: str, dtype: str, shape: Sequence[int], content: NDArray[Any] | None = None) -> Tensor:
-        return Tensor(self._builder.add_tensor(name, dtype, shape, content), name, dtype, tuple(shape))
+    def _add_all(
+        self, name: str, inputs: Sequence[Tensor], made: Sequence[tuple[str, Sequence[int]]], options: Mapping[str, Any]
+    ) -> list[Tensor]:
+        """Add an operator that makes tensors of some types and shapes."""
+        stem = f"{self._prefix}{name.lower()}_{self._builder.num_operators}"
+        names = [stem, *(f"{stem}_{at}" for at in range(1, len(made)))]
+        outputs = [self._tensor(each, dtype, shape) for each, (dtype, shape) in zip(names, made, strict=True)]
+        numbers = [[tensor.index for tensor in tensors] for tensors in (inputs, outputs)]
+        self._builder.add_operator(name, numbers[0], numbers[1], OPERATORS[name], options)
+        return outputs
+
+    def _tensor(self, name: str, dtype: str, shape: Sequence[int], buffer: int = 0) -> Tensor:
+        return Tensor(self._builder.add_tensor(name, dtype, shape, buffer), name, dtype, tuple(shape))
 
 
 def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:

@@ -1,12 +1,14 @@
 """Runs a TFLite model on the cases in a folder: ``worker.py MODEL FOLDER ITERATIONS THREADS``.
 
 Needs numpy and one of the two runtimes, and nothing of edge_embed: tflite-runtime has an environment of its own. A case
-that the runtime refuses leaves its message in place of outputs; the others run all the same.
+that the runtime refuses leaves its message in place of outputs; the others run all the same. Of several signatures the
+one whose inputs have the sizes of the case runs. Integers may come in a wider type than the model has.
 """
 
 import json
 import sys
 import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,18 @@ def main(model: str, folder: Path, iterations: int, threads: int) -> None:
     inputs = json.loads((folder / "inputs.json").read_text(encoding="utf-8"))
     begin = time.perf_counter()
     interpreter = interpreter_class(model_path=model, num_threads=threads or None)
-    indices = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     create = time.perf_counter() - begin
+    several = len(interpreter.get_signature_list()) > 1
+    run = _signatures(interpreter) if several else _whole(interpreter)
     times: list[float] = []
     for number in range(len(list(folder.glob("*.in.npz")))):
         with np.load(folder / f"{number}.in.npz", allow_pickle=False) as case:
-            feeds = {indices[name]: case[f"arr_{at}"] for at, name in enumerate(inputs)}
+            feeds = {name: case[f"arr_{at}"] for at, name in enumerate(inputs)}
         try:
-            seconds = [_run(interpreter, feeds) for _ in range(1 if times else 1 + iterations)]
-            outputs = [_output(interpreter, detail) for detail in interpreter.get_output_details()]
+            seconds = []
+            for _ in range(1 if times else 1 + iterations):
+                elapsed, outputs = run(feeds)
+                seconds.append(elapsed)
         except (RuntimeError, ValueError) as error:
             (folder / f"{number}.error").write_text(str(error), encoding="utf-8")
         else:
@@ -48,16 +53,57 @@ def _runtime() -> tuple[str, Any]:
     return "ai-edge-litert", Interpreter
 
 
-def _run(interpreter: Any, feeds: dict[int, Any]) -> float:
-    """One call, in seconds."""
-    for index, values in feeds.items():
-        interpreter.resize_tensor_input(index, values.shape)
-    interpreter.allocate_tensors()
-    for index, values in feeds.items():
-        interpreter.set_tensor(index, values)
-    begin = time.perf_counter()
-    interpreter.invoke()
-    return time.perf_counter() - begin
+Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order
+
+
+def _whole(interpreter: Any) -> Run:
+    """The only signature, by its tensors: they may have any sizes."""
+    inputs = {detail["name"]: detail for detail in interpreter.get_input_details()}
+
+    def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
+        values = {inputs[name]["index"]: _fitted(value, inputs[name]["dtype"]) for name, value in feeds.items()}
+        for index, value in values.items():
+            interpreter.resize_tensor_input(index, value.shape)
+        interpreter.allocate_tensors()
+        for index, value in values.items():
+            interpreter.set_tensor(index, value)
+        begin = time.perf_counter()
+        interpreter.invoke()
+        seconds = time.perf_counter() - begin
+        return seconds, [_output(interpreter, detail) for detail in interpreter.get_output_details()]
+
+    return run
+
+
+def _signatures(interpreter: Any) -> Run:
+    """Every signature, found by the sizes of its inputs, which are fixed."""
+    runners = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
+    keys = {detail["name"]: key for runner in runners.values() for key, detail in runner.get_output_details().items()}
+    order = [keys[detail["name"]] for detail in interpreter.get_output_details()]  # the first has the order of all
+    inputs = {name: runner.get_input_details() for name, runner in runners.items()}
+
+    def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
+        for name, details in inputs.items():
+            if all(tuple(details[key]["shape"]) == value.shape for key, value in feeds.items()):
+                values = {key: _fitted(value, details[key]["dtype"]) for key, value in feeds.items()}
+                begin = time.perf_counter()
+                outputs = runners[name](**values)
+                seconds = time.perf_counter() - begin
+                return seconds, [outputs[key] for key in order]
+        got = ", ".join(f"{key} {list(value.shape)}" for key, value in feeds.items())
+        raise ValueError(f"got {got}, for which there is no signature")
+
+    return run
+
+
+def _fitted(values: Any, dtype: Any) -> Any:
+    """Integers in the type of the model, where they have room there."""
+    if values.dtype == dtype or values.dtype.kind != "i":
+        return values
+    fitted = values.astype(dtype)
+    if (fitted != values).any():
+        raise ValueError(f"got an integer that has no room in the {np.dtype(dtype).name} of the model")
+    return fitted
 
 
 def _output(interpreter: Any, detail: dict[str, Any]) -> Any:

@@ -13,8 +13,9 @@ import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.exporters.tflite.manifest import delegate_metadata
-from edge_embed.exporters.tflite.program import add_use
+from edge_embed.exporters.tflite.uses import add_use
 from edge_embed.inspection.tflite_file import TfliteModel
+from edge_embed.ops.operators import LEADING
 from edge_embed.packed.container import sha256
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
@@ -48,8 +49,11 @@ def compare_uses(
     on_path: Callable[[], None],
 ) -> list[Check]:
     """One use of a table in the training form and on both runtimes, against the packed form."""
-    # A graph has one rank of ids, at least 1.
-    cases = [case for case in call.cases(random) if case.feeds["ids"].ndim]
+    # A graph has one rank of ids, at least 1; sizes of heads are fixed, and not zero.
+    first = call.inputs[0]
+    cases = [
+        case for case in call.cases(random) if case.feeds[first].ndim and (case.feeds[first].size or not _is_head(call))
+    ]
     expected = [call.expected(case) for case in cases]
     openers: dict[str, Callable[[], Run]] = {
         paths.TRAINING: lambda: lambda feeds: call.run_training(program, feeds),
@@ -65,20 +69,30 @@ def compare_uses(
 
 
 def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
-    """A use of a table as a file, for inputs of the types and ranks of some others."""
+    """A use of a table as a file, for inputs of the types and ranks of some others; those of heads have their sizes."""
     graph, packed = Graph(), call.table.packed
-    inputs = {
-        name: graph.input(name, value.dtype.name, (-1,) * value.ndim) for name, value in _used(call, like).items()
-    }
-    result, line = add_use(graph, call.table.name, packed, layout, **inputs, mode=getattr(call, "mode", None))
-    graph.write(path, {"result": result}, delegate_metadata([line]))
+    inputs = {}
+    for name, value in _used(call, like).items():
+        shape = value.shape if _is_head(call) else (-1,) * value.ndim
+        inputs[name] = graph.input(name, value.dtype.name, shape)
+    leading = [inputs.get(name, value) for name, value in _leading(call).items()]
+    results, line = add_use(graph, call.use, call.table.name, packed, layout, leading)
+    graph.write(path, dict(zip(("result", "ids_of_result"), results, strict=False)), delegate_metadata([line]))
     return path
 
 
+def _leading(call: TableCall) -> Mapping[str, Any]:
+    """Arguments before the table by name: literals, None for what the use has not, others for its inputs."""
+    return dict(zip((declared.split()[1] for declared in LEADING[call.use]), call.leading, strict=True))
+
+
 def _used(call: TableCall, feeds: Feeds) -> Feeds:
-    """Without weights where the use has none."""
-    weighted = getattr(call, "weighted", False)
-    return {name: value for name, value in feeds.items() if weighted or name != "sample_weights"}
+    """Without weights or a bias where the use has none."""
+    return {name: value for name, value in feeds.items() if _leading(call)[name] is not None}
+
+
+def _is_head(call: TableCall) -> bool:
+    return call.use in ("logits", "topk")
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,7 @@ class _Answers:
         outcome = self.outcomes[_key(feeds)]
         if isinstance(outcome, str):
             raise RunFailedError(outcome)
-        return tuple(outcome)
+        return tuple(result.astype(np.int64) if result.dtype == np.int32 else result for result in outcome)
 
 
 def _opener(
@@ -102,10 +116,11 @@ def _opener(
     def opener() -> Run:
         if reason := target.reason_against():
             raise NotRunError(reason)
-        kinds: dict[tuple[str, int], list[Feeds]] = {}
+        kinds: dict[Any, list[Feeds]] = {}
         for case in cases:
-            ids = case.feeds["ids"]
-            kinds.setdefault((ids.dtype.name, ids.ndim), []).append(case.feeds)
+            first = case.feeds[call.inputs[0]]
+            sizes = first.shape if _is_head(call) else first.ndim
+            kinds.setdefault((first.dtype.name, sizes), []).append(case.feeds)
         outcomes: dict[Any, Outcome] = {}
         with tempfile.TemporaryDirectory() as folder:
             for feeds in kinds.values():

@@ -78,14 +78,16 @@ def export(tmp_path: Path) -> Callable[..., Exported]:
     """A function: module and example inputs -> exported file, in a folder of its own."""
     numbers = itertools.count()
 
-    def run(model: nn.Module, example: Any = None, tflite_table: str = "auto", **options: Any) -> Exported:
+    def run(
+        model: nn.Module, example: Any = None, tflite_table: str = "auto", tflite_sizes: Any = None, **options: Any
+    ) -> Exported:
         folder = tmp_path / f"export{next(numbers)}"
         folder.mkdir()
         with (folder / "model.pt").open("wb") as file:
             example = torch.tensor([[1, 2, 3], [4, 5, 0]]) if example is None else example
             write_archive(model, file, example, **options)
         lowered = lower_program(read_program(folder / "model.pt"))
-        return Exported(lowered, export_tflite(lowered, folder / "model.tflite", tflite_table))
+        return Exported(lowered, export_tflite(lowered, folder / "model.tflite", tflite_table, tflite_sizes))
 
     return run
 

@@ -3,11 +3,22 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import edge_embed
 from edge_embed.exporters.tflite.ant import ANT
 from edge_embed.exporters.tflite.graph import OPERATORS, Graph
 from edge_embed.packed.bag import bag
+
+
+class Best(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.output = edge_embed.TiedOutput(edge_embed.DPQEmbedding(20, 12, 16, 4))
+
+    def forward(self, hidden):
+        return self.output.topk(hidden, 3)
+
 
 IDS = [np.array([[1]]), np.arange(16).reshape(4, 4), np.array([[0, 19]])]
 BAD = [np.array([[-1]]), np.array([[20]]), np.array([[2**32]])]
@@ -78,5 +89,7 @@ def test_these_files_contain_every_operator_that_an_export_can(export):
         layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
         found |= export(layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2]))).content.operators.keys()
     found |= export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4)).content.operators.keys()
+    # Of heads: tests/exporters/tflite/test_heads.py.
+    found |= export(Best(), torch.ones(2, 12)).content.operators.keys()
     # Of a tensor ring, which no layer makes: tests/exporters/tflite/test_ant_and_tt.py.
     assert found | {"SUM"} == OPERATORS.keys()

@@ -20,14 +20,14 @@ class Tagger(nn.Module):
         return self.tags(self.words(ids))
 
 
-class Tied(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words = edge_embed.DPQEmbedding(20, 12, 16, 4)
-        self.output = edge_embed.TiedOutput(self.words)
-
+class Products(Tagger):
     def forward(self, ids):
-        return self.output(self.words(ids))
+        return self.words(ids).cumprod(-1)
+
+
+class Sorted(Tagger):
+    def forward(self, ids):
+        return self.words(ids).sort(-1)[0]
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,38 @@ def saved(tmp_path_factory):
     return edge_embed.save(edge_embed.DPQEmbedding(20, 12, 16, 4), path, torch.tensor([[1, 2]]))
 
 
+def test_the_rest_of_a_model_without_its_converter(export, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "litert_torch", None)
+    with pytest.raises(EdgeEmbedError, match=r'more than looking up.*pip install "edge-embed\[tflite-models\]"'):
+        export(Tagger())
+    assert not list(tmp_path.rglob("*.tflite"))
+
+
 @pytest.mark.parametrize(
-    ("model", "what"), [(Tagger(), "the operator aten.linear"), (Tied(), "logits of a table")], ids=["linear", "head"]
+    ("model", "message"),
+    [
+        (Products, r"cannot be expressed in TFLite: .*cumprod.*use --target onnx"),
+        (Sorted, r"needs the operators .*STABLEHLO_SORT, which not every runtime of TFLite has: use --target onnx"),
+    ],
 )
-def test_the_rest_of_a_model(export, tmp_path, model, what):
-    with pytest.raises(BadInputError, match=rf"{what}.*only look-ups and bags.*--target onnx"):
-        export(model)
+def test_operators_that_the_converter_or_a_runtime_has_not(export, tmp_path, model, message):
+    pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+    with pytest.raises(BadInputError, match=message):
+        export(model())
+    assert not list(tmp_path.rglob("*.tflite"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"length": [3]}, "got the dimension 'length', expected one of batch, sequence"),
+        ({"sequence": [3, 0]}, r"got \[3, 0\] for sequence, expected sizes of at least 1"),
+        ({"batch": []}, r"got \[\] for batch, expected sizes"),
+    ],
+)
+def test_sizes_that_no_signature_can_have(export, tmp_path, sizes, message):
+    with pytest.raises(BadInputError, match=message):
+        export(edge_embed.DPQEmbedding(20, 12, 16, 4), tflite_sizes=sizes)
     assert not list(tmp_path.rglob("*.tflite"))
 
 
@@ -57,6 +83,7 @@ def test_a_model_without_a_compressed_table(export):
         ("tflite", {"memory_megabytes": 3}),
         ("tflite", {"tokenizer": "tokenizer.json"}),
         ("onnx", {"tflite_table": "byte"}),
+        ("onnx", {"tflite_sizes": {"batch": [1]}}),
     ],
 )
 def test_an_option_of_the_other_target(saved, tmp_path, target, option):

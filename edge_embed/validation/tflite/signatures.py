@@ -1,0 +1,41 @@
+"""The sizes that a TFLite file with fixed ones can run: those of its signatures."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.report import PortInfo
+from edge_embed.inspection.tflite_file import TfliteModel
+from edge_embed.program.program import Program, Sizes
+from edge_embed.validation.model_inputs import ModelCase
+
+
+def fixed_sizes(program: Program, model: TfliteModel) -> list[Sizes]:
+    """The sizes of the dynamic dimensions of a program in each signature of a file; none where these are dynamic too.
+
+    Raises:
+        BadInputError: the inputs of the file are not those of the program.
+    """
+    return [found for ports in model.signatures.values() if (found := _sizes(program, ports))]
+
+
+def narrowed(case: ModelCase, ports: Sequence[PortInfo]) -> ModelCase:
+    """A case whose integer outputs have the types of the file: a converted model has int32 in place of int64."""
+    outputs = zip(case.outputs, ports, strict=True)
+    narrow = (
+        value.int() if port.dtype == "int32" and not value.is_floating_point() else value for value, port in outputs
+    )
+    return replace(case, outputs=tuple(narrow))
+
+
+def _sizes(program: Program, ports: tuple[PortInfo, ...]) -> Sizes:
+    got = {port.name: port.shape or [] for port in ports}
+    expected = {declared.name: declared.shape for declared in program.inputs}
+    sizes: dict[str, int] = {}
+    if got.keys() != expected.keys() or any(len(got[name]) != len(shape) for name, shape in expected.items()):
+        raise BadInputError(f"got a file with the inputs {got}, expected those of the model, {expected}: export again")
+    for name, shape in expected.items():
+        for dimension, size in zip(shape, got[name], strict=True):
+            if isinstance(dimension, str) and isinstance(size, int):
+                sizes[dimension] = size
+    return sizes

@@ -1,0 +1,125 @@
+"""Converts the body of a program, all but its tables, with litert-torch: a signature for each size, weights shared."""
+
+import contextlib
+import io
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses import FakeTensorMode
+
+from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.exporters.tflite.cut import CutProgram
+from edge_embed.ops import recurrent
+from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
+
+
+def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
+    """The body as a TFLite file: in every signature ``args_<i>`` are inputs and given values, ``output_<i>`` made ones.
+
+    Args:
+        cut: the program.
+        body: that of it; its recurrent layers are unrolled in place.
+        signatures: sizes of the dynamic dimensions, by the name of the signature.
+
+    Raises:
+        BadInputError: if the converter has no equivalent for an operator, or the program does not run at a size.
+        EdgeEmbedError: if litert-torch is not installed.
+    """
+    converter: Any = _load_converter()
+    _unroll_recurrence(body)
+    for name, sizes in signatures.items():
+        converter = converter.signature(name, body, sample_arguments(cut, sizes))
+    try:
+        with _silence(), TemporaryDirectory() as folder:
+            path = Path(folder) / "body.tflite"
+            converter.convert().export(str(path))
+            return path.read_bytes()
+    except Exception as error:  # whatever the converter raises
+        raise BadInputError(f"the model cannot be expressed in TFLite: {one_line(error)}; use --target onnx") from error
+
+
+def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
+    """Zeros of the types and sizes of the inputs, and of what the tables give for inputs of those sizes.
+
+    Raises:
+        BadInputError: if the program does not run at these sizes.
+    """
+    program = cut.lowered.program
+    shapes = [
+        [size if isinstance(size, int) else sizes[size] for size in declared.shape] for declared in program.inputs
+    ]
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            inputs = [torch.zeros(shape, dtype=declared.dtype)
+                      for shape, declared in zip(shapes, program.inputs, strict=True)]  # fmt: skip
+            values = _GivenValues(cut)
+            values.run(*inputs)
+    except Exception as error:  # whatever its operators raise
+        spelled = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        raise BadInputError(f"the model does not run at {spelled}: {one_line(error)}") from error
+    fakes = [*inputs, *(values.found[value.name] for value in cut.given)]
+    return tuple(torch.zeros(fake.shape, dtype=fake.dtype) for fake in fakes)
+
+
+class _GivenValues(ProgramInterpreter):
+    """Runs the whole program and keeps what its tables give."""
+
+    def __init__(self, cut: CutProgram) -> None:
+        super().__init__(cut.lowered.program.module)
+        self._names = {value.name for value in cut.given}
+        self.found: dict[str, Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node."""
+        result = super().run_node(n)
+        if n.name in self._names:
+            self.found[n.name] = result
+        return result
+
+
+def _unroll_recurrence(body: ProgramModule) -> None:
+    """Recurrent layers step by step: a length is fixed here anyway."""
+    plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
+    for node in body.graph.nodes:
+        node.target = plain.get(node.target, node.target)
+
+
+def _load_converter() -> Any:
+    try:
+        with _silence():
+            import litert_torch  # noqa: PLC0415
+    except ImportError as error:
+        raise EdgeEmbedError(
+            "a model that does more than looking up rows and reducing bags is converted with the package litert-torch, "
+            'which is not installed: pip install "edge-embed[tflite-models]", or use --target onnx'
+        ) from error
+    return litert_torch
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The converter reports on stdout and by logging, its C++ part on stderr; errors reach us as exceptions."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    kept = os.dup(2)
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            logging.disable(level)

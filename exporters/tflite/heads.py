@@ -1,0 +1,44 @@
+"""Heads in TFLite: rows in blocks, each decoded from the packed table and multiplied with the hidden states.
+
+    hidden [*, d], rows of ids 0 ... n - 1  ->  logits [*, n]
+    top-k: the k largest logits (plus a bias [n]) [*, k] and their ids, ties by the lowest id
+
+The next block takes the memory of a block's rows again. Sizes are fixed: with dynamic ones the runtime's product of two
+tensors that are computed cannot be resized.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edge_embed.exporters.tflite.graph import Graph, Tensor
+
+_BLOCK_ROWS = 4096
+
+Rows = Callable[[Tensor], Tensor]  # ids [*] -> rows [*, d]
+
+
+def logits(graph: Graph, hidden: Tensor, rows: Rows, num_rows: int) -> Tensor:
+    """Products of hidden states [*, d] with every row, [*, n], in the type of the hidden states."""
+    flat = graph.cast(graph.reshape(hidden, (-1, hidden.shape[-1])), "float32")  # [B, d]
+    zero = _zero(graph, flat)
+    blocks = []
+    for first in range(0, num_rows, _BLOCK_ROWS):
+        numbers = graph.constant(np.arange(min(_BLOCK_ROWS, num_rows - first)))
+        ids = graph.binary("ADD", numbers, graph.binary("ADD", zero, graph.constant(first)))
+        blocks.append(graph.products(flat, graph.cast(rows(ids), "float32")))  # [B, block]
+    made = blocks[0] if len(blocks) == 1 else graph.concatenate(blocks)
+    return graph.cast(graph.reshape(made, (*hidden.shape[:-1], num_rows)), hidden.dtype)
+
+
+def topk(graph: Graph, hidden: Tensor, bias: Tensor | None, k: int, rows: Rows, num_rows: int) -> tuple[Tensor, Tensor]:
+    """The k largest logits [*, k] in order, and their ids, int32."""
+    found = logits(graph, hidden, rows, num_rows)
+    return graph.topk(found if bias is None else graph.binary("ADD", found, bias), k)
+
+
+def _zero(graph: Graph, hidden: Tensor) -> Tensor:
+    """A zero [1] that is computed: from constants alone a runtime would make all rows at once, and keep them."""
+    first = graph.slice(graph.flatten(hidden), 0, 1)
+    same = graph.cast(graph.binary("EQUAL", first, first), "int32")  # 0 for NaN
+    return graph.binary("SUB", same, same)

@@ -1,0 +1,93 @@
+"""Heads: logits and the rows of the largest, from tables that are never dense, on both runtimes."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.packed.logits import logits
+
+LAYERS = {
+    "dpq": lambda n, **options: edge_embed.DPQEmbedding(n, 12, 16, 4, **options),
+    "ant": lambda n, **options: edge_embed.ANTEmbedding(n, 12, 5, **options),
+    "tt": lambda n, **options: edge_embed.TTEmbedding(n, 12, rank=3, **options),
+}
+
+
+class Head(nn.Module):
+    def __init__(self, layer, k=None, bias=False):
+        super().__init__()
+        self.output = edge_embed.TiedOutput(layer, bias=bias)
+        self.k = k
+        if bias:
+            nn.init.normal_(self.output.bias)
+
+    def forward(self, hidden):
+        return self.output(hidden) if self.k is None else self.output.topk(hidden, self.k)
+
+
+def hidden(*leading):
+    return np.random.default_rng(0).normal(size=(*leading, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("n", [7, 4096, 4097])  # rows are decoded in blocks of 4,096
+def test_logits(export, run_file, name, n):
+    states = hidden(2, 3)
+    exported = export(Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states))
+    ((found,),) = run_file(exported.path, [{"hidden": states}])
+    values, magnitudes = logits(exported.table, states)
+    assert found.shape == (2, 3, n)
+    assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
+    assert not found[..., 2].any()
+
+
+def test_one_state_alone(export, run_file):
+    exported = export(Head(LAYERS["dpq"](20)), torch.ones(12))
+    ((found,),) = run_file(exported.path, [{"hidden": hidden()}])
+    values, magnitudes = logits(exported.table, hidden())
+    assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_largest_logits(export, run_file, bias):
+    model, states = Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), hidden(4)
+    exported = export(model, torch.from_numpy(states))
+    ((values, ids),) = run_file(exported.path, [{"hidden": states}])
+    with torch.no_grad():
+        expected_values, expected_ids = model(torch.from_numpy(states))
+    assert np.allclose(values, expected_values, rtol=1e-6, atol=1e-6)
+    assert (ids == expected_ids.numpy()).all()
+
+
+def test_equal_logits_come_by_the_lowest_id(export, run_file):
+    exported = export(Head(LAYERS["dpq"](5000), k=3), torch.ones(2, 12))
+    ((values, ids),) = run_file(exported.path, [{"hidden": np.zeros((2, 12), np.float32)}])
+    assert not values.any()
+    assert (ids == [0, 1, 2]).all()
+
+
+def test_states_that_are_no_numbers_stay_so(export, run_file):
+    exported = export(Head(LAYERS["dpq"](20)), torch.ones(2, 12))
+    states = hidden(2)
+    states[0, 0] = np.nan
+    ((found,),) = run_file(exported.path, [{"hidden": states}])
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
+
+
+def test_no_tensor_is_the_dense_table(export):
+    """Rows are made from an input, block by block, so that no runtime can make all of them once and keep them."""
+    exported = export(Head(LAYERS["dpq"](40_000)), torch.ones(2, 12))
+    assert exported.path.stat().st_size < 40_000 * 12 * 4 / 6
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    (graph,) = schema.ModelT.InitFromPackedBuf(exported.path.read_bytes(), 0).subgraphs
+    from_input = set(graph.inputs)
+    for operator in graph.operators:
+        if from_input & set(operator.inputs):
+            from_input |= set(operator.outputs)
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.name.decode().startswith("gather"):
+            assert number in from_input
+            assert np.prod(tensor.shape) <= 4096 * 12

@@ -1,0 +1,191 @@
+"""Whole models: their body converted by litert-torch, their tables packed, before it and behind it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.exporters.tflite.body import convert_body
+from edge_embed.exporters.tflite.cut import cut_program
+from edge_embed.exporters.tflite.portable import not_portable
+from edge_embed.exporters.tflite.signatures import choose_signatures
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.workflow import load, validate
+
+pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+
+VOCABULARY, WIDTH = 3000, 32
+
+
+class Encoder(nn.Module):
+    """A look-up, a transformer, the same table as its head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(VOCABULARY, WIDTH, 16, 8, variant="vq", padding_idx=0)
+        self.layer = nn.TransformerEncoderLayer(WIDTH, 4, 64, batch_first=True)
+        self.head = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids, mask):
+        return torch.log_softmax(self.head(self.layer(self.words(ids) * mask.unsqueeze(-1))), -1)
+
+
+class Recurrent(nn.Module):
+    """Ids that the model computes with, a recurrent layer, the best words with a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.ANTEmbedding(VOCABULARY, WIDTH, 20)
+        self.layer = nn.GRU(WIDTH, WIDTH, batch_first=True)
+        self.head = edge_embed.TiedOutput(self.words, bias=True)
+        nn.init.normal_(self.head.bias)
+
+    def forward(self, ids):
+        states, last = self.layer(self.words(ids + 1))
+        return (*self.head.topk(states[:, -1], 5), last)
+
+
+class Bags(nn.Module):
+    """Two tables, of which one is given in bags, beside features that pass by both."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = edge_embed.DPQEmbeddingBag(VOCABULARY, WIDTH, 200, 8, mode="mean", padding_idx=0)
+        self.user = edge_embed.TTEmbedding(500, WIDTH, rank=4)
+        self.score = nn.Sequential(nn.Linear(2 * WIDTH + 3, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, tags, user, features):
+        return self.score(torch.cat([self.tags(tags), self.user(user), features], -1))
+
+
+def ids(*shape, n=VOCABULARY):
+    return torch.randint(1, n - 1, shape)
+
+
+MODELS = {
+    "encoder": (Encoder, lambda: (ids(2, 5), torch.ones(2, 5)), {"batch": [1], "sequence": [8, 16]}),
+    "recurrent": (Recurrent, lambda: (ids(2, 6),), None),
+    "bags": (Bags, lambda: (ids(3, 4), ids(3, n=500), torch.randn(3, 3)), {"batch": [1, 4]}),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Every model, exported once: model, path of what was saved, path of the file, report."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            torch.manual_seed(0)
+            folder, (make, example, sizes) = tmp_path_factory.mktemp(name), MODELS[name]
+            model = make().eval()
+            saved = edge_embed.save(model, folder / "model.pt", example())
+            report = edge_embed.export(saved, "tflite", folder / "model.tflite", tflite_sizes=sizes)
+            made[name] = model, saved, folder / "model.tflite", report
+        return made[name]
+
+    return get
+
+
+def inputs_of(program, sizes):
+    """Inputs of these sizes, as the file takes them: integers in int32."""
+    for declared in program.inputs:
+        shape = declared.sizes(sizes)
+        yield ids(*shape, n=500).int() if declared.holds_integers else torch.rand(shape)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_outputs_are_those_of_the_model(files, run_file, name):
+    model, saved, path, report = files(name)
+    program = load(saved)
+    cases = [list(inputs_of(program, sizes)) for sizes in report.signatures.values()]
+    feeds = [{declared.name: value.numpy() for declared, value in zip(program.inputs, case, strict=True)}
+             for case in cases]  # fmt: skip
+    for case, found in zip(cases, run_file(path, feeds), strict=True):
+        with torch.no_grad():
+            expected = model(*(value if value.is_floating_point() else value.long() for value in case))
+        for got, wanted in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            assert got.shape == wanted.shape
+            assert np.abs(got - wanted.numpy()).max() <= 1e-6 * np.abs(wanted.numpy()).max()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_outside_a_table_are_refused(files, run_file, name):
+    _, saved, path, report = files(name)
+    program, sizes = load(saved), next(iter(report.signatures.values()))
+    for bad in (-2, VOCABULARY):
+        feeds = {declared.name: value.numpy()
+                 for declared, value in zip(program.inputs, inputs_of(program, sizes), strict=True)}  # fmt: skip
+        feeds[program.inputs[0].name].flat[0] = bad
+        (refusal,) = run_file(path, [feeds])
+        assert isinstance(refusal, str)
+        assert "gather" in refusal.lower()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_table_is_dense_and_no_weight_is_there_twice(files, name):
+    _, saved, path, report = files(name)
+    lowered = edge_embed.lower(saved)
+    cut = cut_program(lowered)
+    sizes = MODELS[name][2] or {}
+    body = convert_body(cut, cut.body, choose_signatures(lowered.program, sizes))
+    packed = sum(table.packed_bytes + table.added_bytes for table in report.tables)
+    assert path.stat().st_size <= 1.02 * (packed + len(body)) + 16_384 * len(report.signatures)  # operators, names
+    for table in lowered.tables.values():
+        assert table.rows(np.arange(5)).tobytes() not in path.read_bytes()
+
+
+def test_every_operator_is_one_that_both_runtimes_have(files):
+    from edge_embed.inspection.tflite_file import read_tflite
+
+    for name in MODELS:
+        assert not not_portable(read_tflite(files(name)[2]).operators)
+    assert not_portable(["ADD", "CUSTOM", "STABLEHLO_SORT", "WHILE"]) == ["CUSTOM", "STABLEHLO_SORT", "WHILE"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_validate_finds_nothing(files, name):
+    _, saved, path, _ = files(name)
+    report = validate(saved, path, options=ValidationOptions(iterations=0))
+    assert (report.exit_code, report.failures()) == (0, [])
+
+
+def test_the_signatures_are_named_by_what_varies(files):
+    _, _, _, report = files("encoder")
+    assert report.signatures == {
+        "sequence_8": {"batch": 1, "sequence": 8},
+        "sequence_16": {"batch": 1, "sequence": 16},
+    }
+    assert report.to_json()["frozen"]["ids"] == ["1", "8 or 16"]
+    _, _, _, report = files("recurrent")
+    assert report.signatures == {"serving_default": {"batch": 2, "sequence": 6}}  # of the example
+
+
+def test_inputs_of_other_sizes_are_refused(files, run_file):
+    _, _, path, _ = files("encoder")
+    feeds = {"ids": np.ones((1, 9), np.int64), "mask": np.ones((1, 9), np.float32)}
+    (refusal,) = run_file(path, [feeds])
+    assert "got ids [1, 9], mask [1, 9], for which there is no signature" in refusal
+
+
+@pytest.mark.parametrize("name", ["encoder", "bags"])
+def test_the_delegate_takes_every_use_in_every_signature(files, name):
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+
+    model, saved, path, report = files(name)
+    delegate = load_delegate(str(edge_embed.get_delegate_path()))
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(str(path), experimental_delegates=[delegate], experimental_op_resolver_type=plain)
+    kernels = [operator for operator in interpreter._get_ops_details() if operator["op_name"] == "DELEGATE"]
+    assert len(kernels) == 2  # of the first signature
+    program = load(saved)
+    for signature, sizes in report.signatures.items():
+        case = list(inputs_of(program, sizes))
+        found = interpreter.get_signature_runner(signature)(
+            **{declared.name: value.numpy() for declared, value in zip(program.inputs, case, strict=True)}
+        )
+        with torch.no_grad():
+            expected = model(*(value if value.is_floating_point() else value.long() for value in case)).numpy()
+        (got,) = found.values()
+        assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
