@@ -267,13 +267,13 @@ def check(
 
     Args:
         model: as for `validate`; by default the one that the budget names.
-        exported: the ``.onnx`` file; by default the one that the budget names.
+        exported: the ``.onnx`` or ``.tflite`` file; by default the one that the budget names.
         example_inputs: for a module, as for `save`.
         budget: ``edge-embed.toml`` (`edge_embed.gate.budget`), or one that was read. Without one, parity is checked.
         baseline: the JSON report of an earlier check, which sizes must not exceed by more than the budget's growth;
             by default the one that the budget names.
-        base: an earlier ``.onnx`` file, beside which the latency is measured.
-        base_library: the operator library for ``base``; by default the one that ``exported`` runs with.
+        base: an earlier file of the same kind, beside which the latency is measured.
+        base_library: for onnx: the operator library for ``base``; by default the one that ``exported`` runs with.
         output: write the report here as JSON.
         junit: write it here as JUnit XML.
         markdown: write it here as Markdown.

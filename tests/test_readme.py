@@ -93,7 +93,7 @@ class TestBlocks:
             "16-codes.json 4-codes.json baseline.json check.html check.md check.xml classifier.pt compare.html "
             "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt model.tflite report.html report.md "
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
-            "words.pt words.tflite worst.npz".split()
+            "words.json words.pt words.tflite worst.npz".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:

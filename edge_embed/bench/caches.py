@@ -20,6 +20,11 @@ def cache_sizes() -> dict[int, int]:
     return sizes
 
 
+def eviction_bytes() -> int:
+    """Of a buffer that leaves nothing else in the caches when it is written."""
+    return 2 * max(cache_sizes().values(), default=_UNKNOWN_BYTES // 2)
+
+
 class Evictor:
     """Empties the caches of what was in them.
 
@@ -28,7 +33,7 @@ class Evictor:
     """
 
     def __init__(self) -> None:
-        self.nbytes = 2 * max(cache_sizes().values(), default=_UNKNOWN_BYTES // 2)
+        self.nbytes = eviction_bytes()
         self._buffer = np.zeros(self.nbytes, np.uint8)
 
     def __call__(self) -> None:

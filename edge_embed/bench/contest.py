@@ -2,19 +2,21 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.bench.caches import evictor
+from edge_embed.bench.caches import eviction_bytes, evictor
+from edge_embed.bench.elsewhere import CLOCKS
 from edge_embed.bench.grid import Grid
 from edge_embed.bench.peers.listed import EMPTY, OURS, PEERS
 from edge_embed.bench.peers.peer import Answering, Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, CacheState, TopK
 from edge_embed.bench.work import work
-from edge_embed.errors import ParityError
+from edge_embed.errors import EdgeEmbedError, ParityError
 from edge_embed.report.bench import Figure, Measurement
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
@@ -40,6 +42,8 @@ class Contest:
                 self._opened[peer.name] = peer.opened(table, use, threads)
             except LeftOutError as error:
                 self._reasons[peer.name] = str(error)
+        if self._ours.name in self._reasons:
+            raise EdgeEmbedError(f"{table.name}, {use.words}: {self._reasons[self._ours.name]}")
 
     def measure(self, batch: int, ids: Distribution, cache: CacheState) -> Measurement:
         """Time everyone at one batch.
@@ -62,8 +66,7 @@ class Contest:
             self._grid.rounds,
             _WARMUP,
             self._random,
-            cpu_clock=time.thread_time_ns if self._threads == 1 else time.process_time_ns,
-            before=evictor(cache),
+            **self._clocks(cache),
         )
         peers = [
             Figure(peer.name, peer.what, reason=reasons[peer.name])
@@ -94,6 +97,14 @@ class Contest:
             ours=self._figure(self._ours, times, errors[self._ours.name], batch),
             peers=tuple(peers),
         )
+
+    def _clocks(self, cache: CacheState) -> dict[str, Callable[[], Any]]:
+        """What tells the times, and what is done before each call."""
+        if self._use.elsewhere:
+            CLOCKS.evict = eviction_bytes() if cache == "cold" else 0
+            return {"cpu_clock": lambda: CLOCKS.cpu, "wall_clock": lambda: CLOCKS.wall}
+        cpu_clock = time.thread_time_ns if self._threads == 1 else time.process_time_ns
+        return {"cpu_clock": cpu_clock, "before": evictor(cache)}
 
     def _checked(
         self, bound: Mapping[str, Answering], feeds: Sequence[Feeds]

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 
 from edge_embed.bench.grid import Subject
+from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bag import MODES
+from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
 from edge_embed.packed.file import load_tables
 from edge_embed.packed.form import Packed
@@ -22,7 +24,7 @@ from edge_embed.validation.exported import ExportedModel
 
 
 def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:
-    """The tables of an exported ``.onnx`` model, or of a packed ``.safetensors`` file, whose uses are not known.
+    """The tables of an exported ``.onnx`` or ``.tflite`` model, or of a packed ``.safetensors`` file of unknown uses.
 
     Args:
         path: of the file.
@@ -33,7 +35,10 @@ def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]
         BadInputError: if the file is damaged or neither of these, or has no such table.
     """
     names = dict.fromkeys(use.name for use in uses)
-    found = _of_packed(path, uses) if path.suffix.lower() == ".safetensors" else _of_model(path)
+    if path.suffix.lower() == ".safetensors":
+        found = _of_packed(path, uses)
+    else:
+        found = _of_tflite(path) if is_tflite_file(path) else _of_model(path)
     wanted = []
     for subject in found:
         chosen = tuple(use for use in subject.uses if use.name in names)
@@ -57,6 +62,17 @@ def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[Subject]:
 
 def _same(table: Packed) -> Packed:
     return table
+
+
+def _of_tflite(path: Path) -> list[Subject]:
+    tables = TfliteTables(path)
+    return [
+        Subject(
+            name, entry.method, partial(tables.packed, name), (*tables.uses(name), USES["kernel"]), None,
+            tables.layouts[name],
+        )
+        for name, entry in tables.entries.items()
+    ]  # fmt: skip
 
 
 def _of_model(path: Path) -> list[Subject]:

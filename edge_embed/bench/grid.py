@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_embed.bench import tables
 from edge_embed.bench.peers.listed import PEERS
-from edge_embed.bench.uses import IDS_A_BAG, USES, BenchUse, CacheState, Logits, TopK, check_use
+from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
@@ -33,18 +33,22 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "cache": get_args(CacheState),
     "peers": tuple(PEERS),
 }
+# The runtimes of TFLite files are extras, so their uses are measured where they are asked for.
+_OF_TFLITE = tuple(use.name for use in TFLITE_USES)
+_USUAL = tuple(name for name in USES if name not in _OF_TFLITE)
 _FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A table that is measured, made when its turn comes, its uses, and what memory a session may take for it."""
+    """A table that is measured, made when its turn comes, its uses, what memory a session may take, and its layout."""
 
     name: str
     method: str
     make: Callable[[], Packed]
     uses: tuple[BenchUse, ...]
     memory_bytes: int | None = None
+    layout: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Grid:
 
     Attributes:
         method: ``dpq``, ``ant``, ``tt``.
-        use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``.
+        use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``; by TFLite files ``litert``,
+            ``litert-bag``, ``tflite-runtime``, ``tflite-runtime-bag``.
         rows: n; by default 100,000, and 32,768 for logits and topk.
         dim: d.
         codes: K of DPQ.
@@ -76,7 +81,7 @@ class Grid:
     """
 
     method: tuple[str, ...] = _WORDS["method"]
-    use: tuple[str, ...] = _WORDS["use"]
+    use: tuple[str, ...] = _USUAL
     rows: tuple[int, ...] = ()
     dim: tuple[int, ...] = (256,)
     codes: tuple[int, ...] = (16,)
@@ -102,9 +107,13 @@ class Grid:
         for name in (*_SIZES, "batch"):
             for number in getattr(self, name):
                 check_count(name, number)
+        if self.memory_megabytes and set(self.use) <= set(_OF_TFLITE):
+            raise BadInputError(
+                "memory_megabytes: got a value for TFLite files, whose runtimes take none to be faster: leave it out"
+            )
         for number in self.memory_megabytes:
             check_count("memory_megabytes", number, least=0, most=MAX_SIZE >> 20)
-        for number in self.batch if "bag" in self.use else ():
+        for number in self.batch if {name for name in self.use if name.endswith("bag")} else ():
             if number > IDS_A_BAG and number % IDS_A_BAG:
                 raise BadInputError(
                     f"batch: got {number}, expected a multiple of {IDS_A_BAG} ids, as bags have so many"
@@ -160,7 +169,9 @@ class Grid:
 
     def _with_memory(self, subject: Subject, memory_uses: tuple[Use, ...]) -> Iterator[Subject]:
         """The table with each amount of memory, where a session may take some for a use that is measured."""
-        if not self.memory_megabytes or not any(use.operator in memory_uses for use in subject.uses):
+        if not self.memory_megabytes or not any(
+            use.operator in memory_uses and use.name not in _OF_TFLITE for use in subject.uses
+        ):
             yield subject
             return
         for megabytes in self.memory_megabytes:

@@ -26,7 +26,8 @@ Progress = Callable[[str, int, int], None]
 _METHOD = (
     "Contenders in random order within each round, on the same inputs, drawn anew for every call; inputs and, where a "
     "library can, outputs allocated before; threads of ONNX Runtime's pools sleep between calls; warm: tables were "
-    "written and read before; cold: a buffer of twice the largest cache is written before each call; medians, and "
+    "written and read before; cold: a buffer of twice the largest cache is written before each call; tflite-runtime: a "
+    "process for each contender, one at a time, which tells what calls took; medians, and "
     "median ratios within rounds with 95 % bootstrap intervals, of CPU time on one thread and of wall time on several"
 )
 
@@ -77,7 +78,7 @@ def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
     found: list[Measurement] = []
     state = machine(max(grid.threads)) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
     for subject in subjects:
-        table = BenchTable(subject.name, subject.make(), dense_limit(), subject.memory_bytes)
+        table = BenchTable(subject.name, subject.make(), dense_limit(), subject.memory_bytes, subject.layout)
         for use, threads in product(subject.uses, grid.threads):
             with _torch_threads(threads):
                 contest = Contest(table, use, grid, threads)
@@ -107,7 +108,7 @@ def _torch_threads(threads: int) -> Iterator[None]:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in ("torch", "scipy", "faiss-cpu"):
+    for name in ("torch", "scipy", "faiss-cpu", "ai-edge-litert"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = f"{name} {metadata.version(name)}"
     return found

@@ -36,12 +36,14 @@ class BenchTable:
         packed: the table.
         dense_limit: the float32 table of the same rows is made up to this many bytes.
         memory_bytes: that a session may take for it, to be faster; None: what is usual.
+        layout: in its TFLite file; None: the usual one.
     """
 
     name: str
     packed: Packed
     dense_limit: int
     memory_bytes: int | None = None
+    layout: str | None = None
 
     @property
     def dense_bytes(self) -> int:

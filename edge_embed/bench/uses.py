@@ -5,6 +5,8 @@
     logits  hidden [B, d]                    -> hidden E^T         [B, n]
     topk    hidden [B, d]                    -> the k largest of hidden E^T and their rows, [B, k] each
     kernel  ids [B]                          -> E[ids]             [B, d], by the C interface, without a session
+    litert, litert-bag                       rows and bags, by a TFLite file in LiteRT
+    tflite-runtime, tflite-runtime-bag       the same in tflite-runtime, in processes of its own
 
 The error of an answer is its largest difference from the packed form in float64, over the largest number there is;
 rows of topk are as far off as their own logits are from the largest ones.
@@ -47,6 +49,7 @@ class BenchUse(ABC):
         operator: the use of the node that is measured.
         inputs: of a call, types and ranks by name.
         outputs: of that node, by name.
+        elsewhere: whether other processes run it, and tell what it took.
     """
 
     name: ClassVar[str]
@@ -58,6 +61,7 @@ class BenchUse(ABC):
     operator: ClassVar[Use]
     inputs: ClassVar[dict[str, tuple[type, int]]]
     outputs: ClassVar[tuple[str, ...]] = ("result",)
+    elsewhere: ClassVar[bool] = False
 
     @property
     def words(self) -> str:
@@ -91,7 +95,7 @@ class Rows(BenchUse):
 
     name = "rows"
     items = "ids"
-    batches = (1, 4096)
+    batches: ClassVar[tuple[int, ...]] = (1, 4096)
     sample = 16_384
     operator = "rows"
     inputs: ClassVar = {"ids": (np.int64, 1)}
@@ -133,7 +137,7 @@ class Bag(BenchUse):
     @property
     def words(self) -> str:
         """With the mode."""
-        return f"bag ({self.mode})"
+        return f"{self.name} ({self.mode})"
 
     @property
     def leading(self) -> tuple[Any, ...]:
@@ -148,6 +152,33 @@ class Bag(BenchUse):
     def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
         """All bags."""
         return bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0]
+
+
+class LiteRtRows(Rows):
+    """Rows looked up by a TFLite file in LiteRT."""
+
+    name = "litert"
+    batches = (1, 128, 4096)
+
+
+class LiteRtBag(Bag):
+    """Bags of 8 rows by a TFLite file in LiteRT."""
+
+    name = "litert-bag"
+
+
+class TfliteRuntimeRows(LiteRtRows):
+    """The same in tflite-runtime."""
+
+    name = "tflite-runtime"
+    elsewhere = True
+
+
+class TfliteRuntimeBag(LiteRtBag):
+    """The same in tflite-runtime."""
+
+    name = "tflite-runtime-bag"
+    elsewhere = True
 
 
 class Logits(BenchUse):
@@ -209,7 +240,8 @@ class TopK(Logits):
         return max(_error(values, largest), _error(np.take_along_axis(expected, ids, 1), largest))
 
 
-USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), TopK(), Kernel())}
+TFLITE_USES: tuple[BenchUse, ...] = (LiteRtRows(), LiteRtBag(), TfliteRuntimeRows(), TfliteRuntimeBag())
+USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), TopK(), Kernel(), *TFLITE_USES)}
 
 
 def check_use(use: BenchUse, num_embeddings: int) -> None:

@@ -18,7 +18,10 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @click.argument("file", type=FILE, required=False)
 @click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
 @_list_option("method", "dpq, ant, tt.")
-@_list_option("use", "rows, bag, logits, topk, kernel (rows without a session).")
+@_list_option(
+    "use",
+    "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert-bag, litert.",
+)
 @_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk]")
 @_list_option("dim", "Columns. [256]")
 @_list_option("codes", "DPQ: codes a group. [16]")
@@ -31,7 +34,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @_list_option("batch", "Ids or hidden states a call. [rows 1,4096; bag 4096; logits 1,8,64; topk 1; kernel 1,256]")
 @_list_option("ids", "uniform, zipf.")
 @_list_option("cache", "warm, cold. [warm]")
-@_list_option("peers", "onnxruntime, torch, scipy, faiss, copy.")
+@_list_option("peers", "onnxruntime, torch, scipy, faiss, copy, tflite.")
 @_list_option("threads", "Of every contender. [1]")
 @click.option("--rounds", type=click.IntRange(min=2), help="Rounds that count. [20]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of tables, ids and order. [0]")
@@ -45,7 +48,11 @@ def bench(out: Output, file: Path | None, preset: str | None, plot: Path | None,
     """
     from edge_embed.bench.grid import Grid
     from edge_embed.bench.run import bench as measure
+    from edge_embed.bench.uses import TFLITE_USES
+    from edge_embed.inspection.inspect import is_tflite_file
 
+    if file is not None and given["use"] is None and is_tflite_file(file):
+        given["use"] = ",".join(use.name for use in TFLITE_USES if not use.elsewhere)
     grid = Grid.parse(preset, file is not None, **given)
     with out.progress() as progress:
         report = measure(grid, file, plot, force, progress)

@@ -1,4 +1,4 @@
-"""The exported file beside an earlier one: both in one process, call by call on the same inputs, in random order.
+"""An ``.onnx`` file beside an earlier one: both in one process, call by call on the same inputs, in random order.
 
 Measured are the whole model and every table that both files have, cut out. The CPU time of the one thread decides; wall
 time, and what each side takes in a process of its own, are for information. Each side runs with an operator library of
@@ -33,16 +33,16 @@ from edge_embed.validation.fresh import measure_fresh
 from edge_embed.validation.submodel import copy_tensors, cut_out
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
-from edge_embed.validation.timing import BoundSession, Feeds, Times, ratio_of_blocks, time_rounds
+from edge_embed.validation.timing import BoundSession, Contender, Feeds, Times, ratio_of_blocks, time_rounds
 
 BASE, CANDIDATE = "base", "candidate"
-METHOD = (
-    "CPU clock of the one thread that runs; I/O binding with outputs allocated before; both sides in random order "
-    "within each round, on the same inputs, drawn anew for every call and round; sessions and buffers made anew for "
-    "each of up to 10 blocks of rounds, one side and the other first in turn; what seems slower by more than the "
-    "threshold is measured again, four times as long, and that counts; median ratio with the 95 % interval of a "
-    "bootstrap over blocks and the rounds in them"
+RULES = (
+    "both sides in random order within each round, on the same inputs, drawn anew for every call and round; sessions "
+    "and buffers made anew for each of up to 10 blocks of rounds, one side and the other first in turn; what seems "
+    "slower by more than the threshold is measured again, four times as long, and that counts; median ratio with the "
+    "95 % interval of a bootstrap over blocks and the rounds in them"
 )
+METHOD = f"CPU clock of the one thread that runs; I/O binding with outputs allocated before; {RULES}"
 # Where buffers lie can favour one side by 15 % for as long as they live, which more rounds do not show.
 _BLOCKS = 10
 _WARMUP = 2
@@ -77,26 +77,20 @@ class SideModel:
 
 
 @dataclass(frozen=True)
-class _Subject:
+class Subject:
     """What both sides do, the same file of each or the same part of it.
 
     Attributes:
         name: in words.
         items: ids or states a call, None for the whole model.
-        files: of each side, by its name.
         draw: inputs of one call.
-        touch: done with every session first.
+        bind: a side by its name, ready for so many calls with inputs like these.
     """
 
     name: str
     items: int | None
-    files: Mapping[str, tuple[SideModel, Path]]
     draw: Callable[[], Feeds]
-    touch: Callable[[ort.InferenceSession], None] = lambda session: None
-
-    def open(self, side: str) -> ort.InferenceSession:
-        model, path = self.files[side]
-        return model.open(path)
+    bind: Callable[[str, Feeds, int], Contender]
 
 
 def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[SideModel, SideModel]:
@@ -140,7 +134,7 @@ def compare_times(
     (case, *_), _ = model_inputs.make_cases(program, random)
     draw = latency.model_drawer(program, case, random)
     files = {side.name: (side, side.exported.path) for side in sides}
-    comparisons = [_confirmed(_Subject(MODEL, None, files, draw), budget)]
+    comparisons = [confirmed(Subject(MODEL, None, draw, partial(_bind, files)), budget)]
     tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
     for calls in table_calls(program, lowered, tables).values():
         for call in {call.name: call for call in calls}.values():  # one measurement for all calls of the same kind
@@ -184,8 +178,22 @@ def _table(
             return
         for batch in call.batches:
             draw = partial(call.timed, random, "uniform", batch)
-            touch = partial(latency.touch_table, call, random=random)
-            yield _confirmed(_Subject(subject, batch, files, draw, touch), budget)
+            bind = partial(_bind, files, touch=partial(latency.touch_table, call, random=random))
+            yield confirmed(Subject(subject, batch, draw, bind), budget)
+
+
+def _bind(
+    files: Mapping[str, tuple[SideModel, Path]],
+    side: str,
+    feeds: Feeds,
+    calls: int,
+    touch: Callable[[ort.InferenceSession], None] = lambda session: None,
+) -> BoundSession:
+    """A session of a side's file; ``touch`` is done with it first."""
+    model, path = files[side]
+    session = model.open(path)
+    touch(session)
+    return BoundSession(session, feeds, calls)
 
 
 def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
@@ -200,21 +208,21 @@ def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
     return submodel.path
 
 
-def _confirmed(subject: _Subject, budget: LatencyBudget) -> Comparison:
+def confirmed(subject: Subject, budget: LatencyBudget) -> Comparison:
     """What looks slower is measured again for longer, and that counts: with many tables, one would be by chance."""
     found = _compare(subject, budget.iterations)
     return _compare(subject, _LONGER * budget.iterations) if _is_slower(found, budget.threshold) else found
 
 
-def _compare(subject: _Subject, iterations: int) -> Comparison:
+def _compare(subject: Subject, iterations: int) -> Comparison:
     """Both sides of one subject, block by block and round by round."""
     random, trial = np.random.default_rng(iterations), subject.draw()
     calls = 1
-    for name in subject.files:
-        session = subject.open(name)
+    for name in (BASE, CANDIDATE):
         try:
-            subject.touch(session)
-            calls = _calls(session, trial)
+            calls = _calls(subject.bind(name, trial, 1), trial)
+        except BadInputError:  # a file or library that is none
+            raise
         except Exception as error:  # the runtime's exceptions share no base class
             reason = f"the {name} does not run on the inputs of the model: {one_line(error)}"
             return Comparison(subject.name, subject.items, None, None, None, None, reason)
@@ -236,20 +244,16 @@ def _compare(subject: _Subject, iterations: int) -> Comparison:
 
 
 def _block(
-    subject: _Subject, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
+    subject: Subject, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
 ) -> dict[str, Times]:
     """Some rounds with sessions and buffers of their own."""
-    bound = {}
-    for name in (BASE, CANDIDATE) if block % 2 else (CANDIDATE, BASE):
-        session = subject.open(name)
-        subject.touch(session)
-        bound[name] = BoundSession(session, trial, calls)
+    order = (BASE, CANDIDATE) if block % 2 else (CANDIDATE, BASE)
+    bound = {name: subject.bind(name, trial, calls) for name in order}
     return time_rounds(bound, lambda: [subject.draw() for _ in range(calls)], rounds, _WARMUP, random)
 
 
-def _calls(session: ort.InferenceSession, feeds: Feeds) -> int:
+def _calls(bound: Contender, feeds: Feeds) -> int:
     """How many calls make a sample of some milliseconds."""
-    bound = BoundSession(session, feeds)
     times = time_rounds({"": bound}, lambda: [feeds], _TRIALS, 1, np.random.default_rng(0))[""]
     return int(np.clip(_SAMPLE_SECONDS / max(1e-7, float(np.median(times.wall))), 1, _MOST_CALLS))
 

@@ -1,7 +1,7 @@
 """``edge-embed.toml``: what a model may weigh, differ and take. Every key may be missing; unknown ones are refused.
 
     model = "model.pt"              paths are relative to the file
-    exported = "model.onnx"
+    exported = "model.onnx"         or .tflite
     baseline = "baseline.json"      an earlier report of `edge-embed check --output`
     tokenizer = "tokenizer.json"    that the file was exported with, if it was, to compare ids
     allow_not_run = false           limits of size and latency that cannot be measured here pass; else they end with 1
@@ -30,7 +30,7 @@
     iterations = 50                 rounds that are measured
     threshold = "10 %"              slower than the base by more, and significantly, fails
     [latency.at_most]               time / time of what `edge-embed validate` compares with
-    "portable body" = 1.0
+    "portable body" = 1.0           of a TFLite file: "dense GATHER"
 
     [targets]
     require = ["local", "arm64"]    where it must run and agree, as `edge-embed validate --target` takes them
@@ -64,7 +64,7 @@ from edge_embed.gate.quantities import (
 )
 from edge_embed.gate.source import read_source
 from edge_embed.packed.manifest import located
-from edge_embed.targets.catalog import make_targets
+from edge_embed.targets.catalog import make_target
 
 Reader = Callable[[Any], Any]
 T = TypeVar("T")
@@ -214,7 +214,8 @@ def _read_targets(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise BadInputError(f"got {value!r:.80}, expected a list of targets, such as ['local', 'arm64']")
     names = tuple(map(read_text, value))
-    make_targets(names)
+    for name in names:  # whether it runs files of this kind is seen when there is one
+        make_target(name)
     return names
 
 

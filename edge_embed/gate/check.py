@@ -1,26 +1,32 @@
 """A check from its budget to its report: validation, sizes, the metric, and latency beside an earlier file."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate import sizes
 from edge_embed.gate.base import base_findings, compare_with_base, sides_of
+from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
 from edge_embed.gate.baseline import Baseline, read_baseline
-from edge_embed.gate.budget import Budget, ParityBudget
+from edge_embed.gate.budget import Budget, LatencyBudget, ParityBudget
 from edge_embed.gate.dropped import dropped_findings
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
 from edge_embed.gate.targets import target_findings
+from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.tflite.validate import validate_tflite
 from edge_embed.validation.validate import validate_export
+
+_Compare = Callable[[Program, LoweredProgram, LatencyBudget, int], BaseResult]
 
 
 def run_check(
@@ -39,10 +45,10 @@ def run_check(
     Args:
         program: the training form.
         lowered: the same over packed tables.
-        exported: the ``.onnx`` file.
+        exported: the ``.onnx`` or ``.tflite`` file.
         budget: what is required.
         baseline: the report of an earlier check, for growth.
-        base: an earlier ``.onnx`` file, for latency.
+        base: an earlier file of that kind, for latency.
         base_library: the operator library for it; None takes that of the candidate.
         progress: called with (step, done, in all).
 
@@ -53,7 +59,8 @@ def run_check(
     options = _options(budget)
     _check_outputs(budget, program)
     beside = _Base(exported, base, base_library)  # what is damaged is refused before minutes of work
-    report = validate_export(program, lowered, exported, options, progress)
+    validate = validate_tflite if is_tflite_file(exported) else validate_export
+    report = validate(program, lowered, exported, options, progress)
     metric = None if budget.metric is None else measure_metric(budget.metric, program, exported, base)
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
@@ -89,11 +96,12 @@ class _Base:
 
     def __init__(self, exported: Path, base: Path | None, base_library: Path | None) -> None:
         self.result: BaseResult | None = None
-        self._sides, self._reason = None, ""
+        self._compare: _Compare | None = None
+        self._reason = ""
         if base is None and base_library is not None:
             raise BadInputError(f"{base_library}: is a library for the base, of which there is none: give --base too")
         try:
-            self._sides = None if base is None else sides_of(exported, base, base_library)
+            self._compare = None if base is None else _comparison(exported, base, base_library)
         except NotRunError as error:
             self._reason = str(error)
 
@@ -101,9 +109,23 @@ class _Base:
         """Measure, and tell."""
         if self._reason:
             yield Finding("latency", "model against the base", "not run", self._reason)
-        if self._sides is not None:
-            self.result = compare_with_base(self._sides, program, lowered, budget.latency, seed)
+        if self._compare is not None:
+            self.result = self._compare(program, lowered, budget.latency, seed)
             yield from base_findings(self.result, budget.latency.threshold)
+
+
+def _comparison(exported: Path, base: Path, base_library: Path | None) -> _Compare:
+    """What measures two files of one kind."""
+    if is_tflite_file(exported) != is_tflite_file(base):
+        raise BadInputError(f"{base}: is a base of another kind than {exported}: give two .onnx or two .tflite files")
+    if not is_tflite_file(exported):
+        return partial(compare_with_base, sides_of(exported, base, base_library))
+    if base_library is not None:
+        raise BadInputError(
+            f"{base_library}: is an operator library of ONNX, which no TFLite file runs with: leave it out"
+        )
+    files = tflite_sides(exported, base)
+    return lambda program, lowered, budget, seed: compare_tflite(files, program, budget, seed)
 
 
 def _check_outputs(budget: Budget, program: Program) -> None:

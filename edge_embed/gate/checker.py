@@ -38,7 +38,7 @@ class Checker:
         missing, unless something else fails. A warning says what the old one has and the new one has not.
 
         Args:
-            exported: the ``.onnx`` file; by default the one that the budget names.
+            exported: the ``.onnx`` or ``.tflite`` file; by default the one that the budget names.
             model: a module, the path of a saved one, or a program; by default the one that the budget names.
             budget: path of ``edge-embed.toml``.
             options: of `edge_embed.check`: ``baseline``, ``base``, ``example_inputs``, ...

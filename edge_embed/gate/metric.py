@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError, TimeLimitError
 from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.budget import MetricBudget
+from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.program.program import Program, array
 from edge_embed.program.state_dict import import_function
 from edge_embed.report.check import Finding, MetricResult
 from edge_embed.report.results import Status
+from edge_embed.steps import step
+from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.validation.paths import missing_library, open_session, quiet_options, run_session
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -34,9 +37,9 @@ def measure_metric(budget: MetricBudget, program: Program, exported: Path, base:
     metric = import_function(budget.function, "[metric] function", "mytask.metrics:accuracy")
     return MetricResult(
         budget.function,
-        _value(metric, _session(exported), budget.function, "the exported file"),
+        _value(metric, _exported(exported, program), budget.function, "the exported file"),
         _value(metric, _training_form(program), budget.function, "the training form"),
-        None if base is None else _value(metric, _session(base), budget.function, "the base"),
+        None if base is None else _value(metric, _exported(base, program), budget.function, "the base"),
     )
 
 
@@ -55,6 +58,26 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
         detail = f"{result.exported:.6g}, {than} {limit:.6g}: {name} has {reference:.6g}, {budget.drop:g} less passes"
         title = f"metric {budget.function} against {name}"
         yield Finding("parity", title, status, detail, result.exported, limit, "metric")
+
+
+def _exported(path: Path, program: Program) -> Run:
+    return _in_litert(path, program) if is_tflite_file(path) else _session(path)
+
+
+def _in_litert(path: Path, program: Program) -> Run:
+    """By the operators of the file, which need nothing of ours."""
+    model = LiteRtModel(path)
+
+    def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
+        types = {declared.name: array(torch.empty(0, dtype=declared.dtype)).dtype for declared in program.inputs}
+        typed = {name: np.asarray(value, types.get(name)) for name, value in feeds.items()}
+        model.resize(typed)
+        model.set_inputs(typed)
+        with step(f"metric: {path.name}"):
+            model.invoke()
+        return dict(zip(program.output_names, model.outputs(), strict=True))
+
+    return run
 
 
 def _session(path: Path) -> Run:

@@ -5,7 +5,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,12 @@ from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest
 
-# Offsets of a file that was cut or changed can lead anywhere.
-_MALFORMED = (struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError)
+# Offsets of a file that was cut or changed can lead anywhere, and JSON can be brackets 1,000 deep.
+_MALFORMED = (
+    struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError, RecursionError,
+)  # fmt: skip
+# Offsets may lead to the same bytes many times over: names and sizes, which small files share, so many times at most.
+_SHARED = 4
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class TfliteModel:
 
     Attributes:
         operators: how many there are of each kind, by their names in the schema.
-        tensors: content of the constants, by name.
+        tensors: content of the constants, by name; one array for those that share it, and none where two of one name
+            differ.
         inputs: name, type and sizes, None for dynamic ones.
         outputs: as the inputs.
         metadata: texts by name.
@@ -43,6 +48,14 @@ class TfliteModel:
     outputs: tuple[PortInfo, ...]
     metadata: Mapping[str, str]
     signatures: Mapping[str, tuple[PortInfo, ...]]
+    _digests: dict[int, str] = field(default_factory=dict, init=False, repr=False)
+
+    def sha256(self, tensor: str) -> str:
+        """SHA-256 of a constant in hex; computed once for all that share it."""
+        content = self.tensors[tensor]
+        if id(content) not in self._digests:
+            self._digests[id(content)] = hashlib.sha256(content.data).hexdigest()
+        return self._digests[id(content)]
 
 
 def read_tflite(path: Path) -> TfliteModel:
@@ -54,20 +67,10 @@ def read_tflite(path: Path) -> TfliteModel:
     """
     if not path.is_file():
         raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
-    schema, content = load_schema(), path.read_bytes()
     try:
-        model = schema.Model.GetRootAs(content, 0)
-        graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
-        signatures = [model.SignatureDefs(at) for at in range(model.SignatureDefsLength())]
-        first = next((signature for signature in signatures if signature.SubgraphIndex() == 0), None)
-        return TfliteModel(
-            _operators(schema, model, graphs),
-            dict(_constants(model, graphs)),
-            _inputs(schema, graphs[0], first),
-            _outputs(schema, graphs[0], first),
-            dict(_texts(model)),
-            {_text(each.SignatureKey()): _inputs(schema, graphs[each.SubgraphIndex()], each) for each in signatures},
-        )
+        return _Reader(path.read_bytes()).read()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _MALFORMED as error:
         raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
 
@@ -84,6 +87,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
     try:
         entries = parse_manifest(model.metadata[MANIFEST_KEY], size).tables if MANIFEST_KEY in model.metadata else {}
         layouts = json.loads(model.metadata.get(LAYOUTS_KEY, "{}"))
+        names = {name: str(layouts[name]["layout"]) for name in entries}
         tables = [_table(name, entry, layouts[name], model, verify, differences) for name, entry in entries.items()]
         vocabulary = model.metadata.get(VOCABULARY_KEY)
         num_tokens = None if vocabulary is None else len(json.loads(vocabulary))
@@ -103,11 +107,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         outputs=list(model.outputs),
         vocabulary_size=num_tokens,
         metadata=strings,
-        tflite=TfliteInfo(
-            model.operators,
-            {name: str(layouts[name]["layout"]) for name in entries},
-            {name: list(ports) for name, ports in model.signatures.items()},
-        ),
+        tflite=TfliteInfo(model.operators, names, {name: list(ports) for name, ports in model.signatures.items()}),
         notes=[] if entries else ["no compressed table of edge-embed: a model made by another tool"],
         differences=differences,
     )
@@ -125,8 +125,8 @@ def _table(
     hashes = {str(tensor): str(digest) for tensor, digest in layout["sha256"].items()}
     check = HashCheck(name, hashes)
     found = {tensor: model.tensors[tensor] for tensor in hashes if tensor in model.tensors}
-    for tensor, content in found.items() if verify else ():
-        check.compare(tensor, hashlib.sha256(content.data).hexdigest())
+    for tensor in found if verify else ():
+        check.compare(tensor, model.sha256(tensor))
     if verify and len(found) < len(hashes):
         check.differences.append(f"table {name!r:.80}: cannot be compared: a tool replaced one of its tensors")
     differences += check.differences
@@ -134,54 +134,90 @@ def _table(
     return table_info(name, entry.method, "packed", entry.shape, entry.padding_idx, nbytes, check.status)
 
 
-def _operators(schema: Any, model: Any, graphs: Sequence[Any]) -> Mapping[str, int]:
-    names = {number: name for name, number in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-    codes = [model.OperatorCodes(at) for at in range(model.OperatorCodesLength())]
-    numbers = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
-    used = (graph.Operators(at).OpcodeIndex() for graph in graphs for at in range(graph.OperatorsLength()))
-    return dict(sorted(Counter(names[numbers[index]] for index in used).items()))
+class _Reader:
+    """Takes a file apart; raises one of `_MALFORMED` where that cannot be done."""
 
+    def __init__(self, content: bytes) -> None:
+        self._schema = load_schema()
+        self._model = self._schema.Model.GetRootAs(content, 0)
+        self._graphs = [self._model.Subgraphs(at) for at in range(self._model.SubgraphsLength())]
+        self._buffers: dict[int, NDArray[np.uint8]] = {}
+        self._left = _SHARED * len(content)
 
-def _constants(model: Any, graphs: Sequence[Any]) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-    """Once where several tensors share a content."""
-    seen = set()
-    for graph in graphs:
-        for at in range(graph.TensorsLength()):
-            tensor = graph.Tensors(at)
-            buffer = model.Buffers(tensor.Buffer())
-            if buffer.DataLength() and tensor.Buffer() not in seen:
-                seen.add(tensor.Buffer())
-                yield _text(tensor.Name()), buffer.DataAsNumpy()
+    def read(self) -> TfliteModel:
+        model = self._model
+        signatures = [model.SignatureDefs(at) for at in range(model.SignatureDefsLength())]
+        first = next((signature for signature in signatures if signature.SubgraphIndex() == 0), None)
+        return TfliteModel(
+            self._operators(),
+            self._constants(),
+            self._inputs(0, first),
+            self._outputs(0, first),
+            dict(self._texts()),
+            {self._text(each.SignatureKey()): self._inputs(each.SubgraphIndex(), each) for each in signatures},
+        )
 
+    def _operators(self) -> Mapping[str, int]:
+        model = self._model
+        names = {number: name for name, number in vars(self._schema.BuiltinOperator).items() if name[0] != "_"}
+        codes = [model.OperatorCodes(at) for at in range(model.OperatorCodesLength())]
+        numbers = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
+        used = (graph.Operators(at).OpcodeIndex() for graph in self._graphs for at in range(graph.OperatorsLength()))
+        return dict(sorted(Counter(names[numbers[index]] for index in used).items()))
 
-def _inputs(schema: Any, graph: Any, signature: Any) -> tuple[PortInfo, ...]:
-    named = [signature.Inputs(at) for at in range(signature.InputsLength())] if signature else []
-    return tuple(_ports(schema, graph, [graph.Inputs(at) for at in range(graph.InputsLength())], named))
+    def _constants(self) -> Mapping[str, NDArray[np.uint8]]:
+        found, ambiguous = dict[str, NDArray[np.uint8]](), set[str]()
+        for graph in self._graphs:
+            for at in range(graph.TensorsLength()):
+                tensor = graph.Tensors(at)
+                name, content = self._text(tensor.Name()), self._content(tensor.Buffer())
+                if content.nbytes and found.setdefault(name, content) is not content:
+                    ambiguous.add(name)
+        return {name: content for name, content in found.items() if name not in ambiguous}
 
+    def _inputs(self, number: int, signature: Any) -> tuple[PortInfo, ...]:
+        graph = self._graphs[number]
+        named = [signature.Inputs(at) for at in range(signature.InputsLength())] if signature else []
+        return tuple(self._ports(graph, [graph.Inputs(at) for at in range(graph.InputsLength())], named))
 
-def _outputs(schema: Any, graph: Any, signature: Any) -> tuple[PortInfo, ...]:
-    named = [signature.Outputs(at) for at in range(signature.OutputsLength())] if signature else []
-    return tuple(_ports(schema, graph, [graph.Outputs(at) for at in range(graph.OutputsLength())], named))
+    def _outputs(self, number: int, signature: Any) -> tuple[PortInfo, ...]:
+        graph = self._graphs[number]
+        named = [signature.Outputs(at) for at in range(signature.OutputsLength())] if signature else []
+        return tuple(self._ports(graph, [graph.Outputs(at) for at in range(graph.OutputsLength())], named))
 
+    def _ports(self, graph: Any, indices: list[int], named: Sequence[Any]) -> Iterator[PortInfo]:
+        kinds = {number: name.lower() for name, number in vars(self._schema.TensorType).items() if name[0] != "_"}
+        names = {entry.TensorIndex(): self._text(entry.Name()) for entry in named}
+        for index in indices:
+            tensor = graph.Tensors(index)
+            dynamic = not tensor.ShapeSignatureIsNone()
+            self._take(4 * (tensor.ShapeSignatureLength() if dynamic else tensor.ShapeLength()))
+            sizes = tensor.ShapeSignatureAsNumpy() if dynamic else tensor.ShapeAsNumpy() if tensor.ShapeLength() else []
+            shape: list[int | str | None] = [None if size < 0 else int(size) for size in sizes]
+            yield PortInfo(names.get(index) or self._text(tensor.Name()), kinds[tensor.Type()], shape)
 
-def _ports(schema: Any, graph: Any, indices: list[int], named: Sequence[Any]) -> Iterator[PortInfo]:
-    kinds = {number: name.lower() for name, number in vars(schema.TensorType).items() if not name.startswith("_")}
-    names = {entry.TensorIndex(): _text(entry.Name()) for entry in named}
-    for index in indices:
-        tensor = graph.Tensors(index)
-        dynamic = not tensor.ShapeSignatureIsNone()
-        sizes = tensor.ShapeSignatureAsNumpy() if dynamic else tensor.ShapeAsNumpy() if tensor.ShapeLength() else []
-        shape: list[int | str | None] = [None if size < 0 else int(size) for size in sizes]
-        yield PortInfo(names.get(index, _text(tensor.Name())), kinds[tensor.Type()], shape)
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        for at in range(self._model.MetadataLength()):
+            entry = self._model.Metadata(at)
+            name = self._text(entry.Name())
+            if name.startswith("edge_embed."):
+                yield name, self._content(entry.Buffer()).tobytes().decode()
 
+    def _content(self, number: int) -> NDArray[np.uint8]:
+        if number not in self._buffers:
+            if number >= self._model.BuffersLength():
+                raise ValueError(f"names buffer {number} of {self._model.BuffersLength()}")
+            buffer = self._model.Buffers(number)
+            self._take(_SHARED * buffer.DataLength())
+            self._buffers[number] = buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
+        return self._buffers[number]
 
-def _texts(model: Any) -> Iterator[tuple[str, str]]:
-    for at in range(model.MetadataLength()):
-        entry = model.Metadata(at)
-        buffer = model.Buffers(entry.Buffer())
-        if _text(entry.Name()).startswith("edge_embed."):
-            yield _text(entry.Name()), buffer.DataAsNumpy().tobytes().decode()
+    def _text(self, value: bytes | None) -> str:
+        self._take(len(value or b""))
+        return (value or b"").decode()
 
-
-def _text(value: bytes | None) -> str:
-    return (value or b"").decode()
+    def _take(self, nbytes: int) -> None:
+        """Note what is about to be held."""
+        self._left -= nbytes
+        if self._left < 0:
+            raise ValueError("its parts lie on top of each other")

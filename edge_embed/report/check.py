@@ -82,7 +82,7 @@ class Side:
     Attributes:
         name: ``base`` or ``candidate``.
         file: the exported file.
-        library: SHA-256 of the operator library it ran with.
+        library: SHA-256 of the operator library it ran with, for TFLite of the delegate.
         resident: growth of resident memory, from before the session to after its first run, bytes.
         peak: the same, of the most that it was on the way.
         open_seconds: to make the session, wall time.

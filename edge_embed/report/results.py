@@ -166,7 +166,7 @@ class SizeResult:
         session_bytes: that a session with the operator library takes at most beside them, to be faster.
         loaded: all initializers after loading.
         parts: of the files, by table and kind; they add up to ``on_disk``.
-        library: of the operator library, None if there is none.
+        library: of the operator library, for TFLite with the delegate, None if there is none.
     """
 
     files: Mapping[str, int]

@@ -81,6 +81,19 @@ def make_cases(
     return cases, left_out
 
 
+def large_case(program: Program, random: np.random.Generator, ids: int) -> ModelCase | None:
+    """Inputs of about so many ids, without what the training form makes of them, which can take long.
+
+    None where an input holds something else, or its size is fixed.
+    """
+    bounds, sizes = id_bounds(program), program.dynamic_sizes(program.example_inputs)
+    if len(bounds) < len(program.inputs) or not sizes:
+        return None
+    size = round(ids ** (1 / len(sizes)))
+    plan = _Plan(f"{ids} ids", "uniform", dict.fromkeys(sizes, size))
+    return ModelCase(plan.name, plan.draw(program, random, bounds), ())
+
+
 def id_bounds(program: Program) -> dict[str, int]:
     """For every input that reaches a look-up: the number of rows of the smallest table it reaches."""
     integers = {declared.name for declared in program.inputs if declared.holds_integers}

@@ -5,10 +5,10 @@ from typing import Any
 
 from edge_embed.exporters.tflite.graph import Tensor
 from edge_embed.exporters.tflite.method import Fields
+from edge_embed.exporters.tflite.names import DELEGATE_KEY
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.form import Packed, Use
 
-_KEY = "edge_embed.delegate"
 _HEADER = "edge_embed 1"
 _INTEGERS, _FLOATS = ("int32", "int64"), ("float32",)
 _TYPES: Mapping[str, tuple[str, ...]] = {"ids": _INTEGERS, "offsets": _INTEGERS, "output_ids": _INTEGERS}
@@ -16,7 +16,7 @@ _TYPES: Mapping[str, tuple[str, ...]] = {"ids": _INTEGERS, "offsets": _INTEGERS,
 
 def delegate_metadata(lines: Iterable[str | None]) -> Mapping[str, str]:
     """What a file says to the delegate, from the lines of its uses."""
-    return {_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
+    return {DELEGATE_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
 
 
 def manifest_line(use: Use, packed: Packed, said: Mapping[str, Any], fields: Fields | None) -> str | None:

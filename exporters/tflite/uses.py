@@ -41,7 +41,7 @@ def choose_layouts(tables: Mapping[str, Packed], tflite_table: str) -> dict[str,
     return layouts
 
 
-def hashes(name: str, packed: Packed, layout: str) -> Mapping[str, str]:
+def stored_hashes(name: str, packed: Packed, layout: str) -> Mapping[str, str]:
     """SHA-256 of what a table stores in that layout, by name of the tensor."""
     graph = Graph()
     add_use(graph, "rows", name, packed, layout, [graph.input("ids", "int32", (-1,))])

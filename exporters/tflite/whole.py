@@ -85,6 +85,9 @@ class _Part:
         self._tensors: dict[Value, Tensor] = {}
         self._renamed: set[int] = set()
 
+        for tensor in () if subgraph is None else subgraph.tensors:
+            tensor.name = prefix.encode() + tensor.name
+
     def add_inputs(self, sizes: Sizes) -> None:
         """Name the inputs as the program does; where there is no body, make them."""
         for value, declared in zip(self._cut.inputs, self._cut.lowered.program.inputs, strict=True):

@@ -36,7 +36,8 @@ def test_every_method_and_use_is_measured_with_everyone_who_fits(report):
         (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "topk", "kernel")
     }
     names = {peer.name for one in report.measurements for peer in one.peers}
-    assert names == {peer.name for peers in listed.PEERS.values() for peer in peers}
+    usual = {library: peers for library, peers in listed.PEERS.items() if library != "tflite"}  # an extra, if asked for
+    assert names == {peer.name for peers in usual.values() for peer in peers}
 
 
 def test_figures_fit_each_other(report):

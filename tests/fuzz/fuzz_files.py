@@ -7,10 +7,12 @@
     python tests/fuzz/fuzz_files.py budget --iterations 1e6    # edge-embed.toml
     python tests/fuzz/fuzz_files.py report --iterations 1e6    # the report of an earlier check
     python tests/fuzz/fuzz_files.py ort --iterations 1e6       # inspection of .ort files
+    python tests/fuzz/fuzz_files.py tflite --iterations 1e6    # inspection of .tflite files, hashes verified
+    python tests/fuzz/fuzz_files.py tflite-validate --iterations 1e6  # what validate reads of them itself
 
 TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the
-mutants of packed and ONNX files and reports change one value of what the file says about itself, so that they get past
-the first checks; the rest change bytes.
+mutants of packed and ONNX files and reports, and most of TFLite files, change one value of what the file says about
+itself, so that they get past the first checks; the rest change bytes.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import tflite_files
 import torch
 from driver import Reader, add_options, change_bytes, change_values, run
 from google.protobuf.message import Message
@@ -279,6 +282,8 @@ READERS = {
     "tensors": tensors,
     "budget": budget,
     "report": report,
+    "tflite": tflite_files.inspected,
+    "tflite-validate": tflite_files.validated,
 }
 
 

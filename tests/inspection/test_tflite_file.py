@@ -3,7 +3,10 @@
 import contextlib
 import io
 import shutil
+from copy import deepcopy
+from typing import ClassVar
 
+import flatbuffers
 import pytest
 import torch
 from rich.console import Console
@@ -79,3 +82,86 @@ def test_damaged_files_are_refused_or_read(copy):
         copy.write_bytes(whole[:at] + b"\xff" * 4 + whole[at + 4 :])
         with contextlib.suppress(BadInputError):
             inspect_file(copy, verify=True)
+
+
+def change(path, edit, builder=None):
+    """Another file of the same model: `edit` gets the object of the schema."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(path.read_bytes())
+    edit(model)
+    builder = builder or flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(builder.Output())
+
+
+def metadata_becomes(key, text):
+    def edit(model):
+        (entry,) = (entry for entry in model.metadata if entry.name == key.encode())
+        model.buffers[entry.buffer].data = list(text)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("edge_embed.layouts", b"[" * 5000),
+        ("edge_embed.layouts", b'{"embedding": {"sha256": {}}}'),
+        ("edge_embed.layouts", b"\xff"),
+        ("edge_embed.vocabulary", b"7"),
+    ],
+    ids=["nested", "incomplete", "no text", "no list"],
+)
+def test_metadata_that_are_none_are_refused(copy, key, text):
+    change(copy, metadata_becomes(key, text))
+    with pytest.raises(BadInputError, match=r"copy\.tflite: .*export it again"):
+        inspect_file(copy)
+
+
+def test_names_on_top_of_each_other_are_refused(copy):
+    """A file of 600 kB that would be 500 MB in memory."""
+
+    class Sharing(flatbuffers.Builder):
+        made: ClassVar = {}
+
+        def CreateString(self, text):
+            if text not in self.made:
+                self.made[text] = super().CreateString(text)
+            return self.made[text]
+
+    def edit(model):
+        tensor = model.subgraphs[0].tensors[0]
+        tensor.name = b"x" * 100_000
+        model.subgraphs[0].tensors += [tensor] * 5000
+
+    change(copy, edit, Sharing(1 << 20))
+    assert copy.stat().st_size < 1 << 20
+    with pytest.raises(BadInputError, match="its parts lie on top of each other"):
+        inspect_file(copy)
+
+
+def test_a_second_tensor_of_the_name_of_a_table_is_not_taken_for_it(copy):
+    """Which of the two the graph uses, names do not tell."""
+
+    def edit(model):
+        tensors = model.subgraphs[0].tensors
+        (codes,) = (tensor for tensor in tensors if tensor.name == b"embedding.codes")
+        other = deepcopy(codes)
+        other.buffer = len(model.buffers)
+        model.buffers.append(deepcopy(model.buffers[codes.buffer]))
+        tensors.append(other)
+
+    change(copy, edit)
+    report = inspect_file(copy, verify=True)
+    assert report.exit_code == 3
+    assert "cannot be compared" in report.differences[0]
+
+
+def test_a_file_of_tensors_that_share_a_buffer_verifies(copy):
+    def edit(model):
+        (codes,) = (tensor for tensor in model.subgraphs[0].tensors if tensor.name == b"embedding.codes")
+        model.subgraphs[0].tensors += [codes] * 50
+
+    change(copy, edit)
+    assert inspect_file(copy, verify=True).exit_code == 0

@@ -1,7 +1,9 @@
 """Validation of TFLite files: passes on what was exported, fails on what differs, refuses what does not fit."""
 
+import re
 import shutil
 
+import flatbuffers
 import pytest
 import torch
 
@@ -10,7 +12,9 @@ from edge_embed.errors import BadInputError
 from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
 from edge_embed.validation.options import ValidationOptions
 
-pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+schema = pytest.importorskip(
+    "ai_edge_litert.schema_py_generated", reason="the extra edge-embed[tflite] is not installed"
+)
 
 QUICK = ValidationOptions(iterations=0)
 LAYERS = {
@@ -43,8 +47,9 @@ def test_what_was_exported_passes_on_every_runtime_that_is_there(tmp_path, metho
     assert {check.name: check.status for check in table.checks}["stored rows"] == "passed"
     found = {check.name.partition(",")[0]: check.status for check in table.paths}
     expected = "not run" if TFLITE_RUNTIME.reason_against() else "passed"
-    names = ("training form", "packed oracle", "litert")
-    assert found == dict.fromkeys(names, "passed") | {"tflite-runtime": expected}
+    names = ("training form", "packed oracle", "litert", "litert with the delegate")
+    old = ("tflite-runtime", "tflite-runtime with the delegate")
+    assert found == dict.fromkeys(names, "passed") | dict.fromkeys(old, expected)
     assert {path.name: path.status for path in report.model.paths} == found
     assert sum(part.bytes for part in report.sizes.parts) == report.sizes.on_disk
     if method == "dpq":
@@ -62,6 +67,50 @@ def test_a_flipped_bit_fails(dpq, tmp_path, tensor):
     report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
     assert report.exit_code == 3
     assert f"table embedding: stored rows: embedding.{tensor} differs" in report.failures()[0]
+
+
+def change_manifest(exported, path, old, new):
+    """Other lines for the delegate, in a file that is otherwise the same."""
+    model = schema.ModelT.InitFromPackedBuf(exported.read_bytes())
+    (entry,) = (entry for entry in model.metadata if entry.name == b"edge_embed.delegate")
+    buffer = model.buffers[entry.buffer]
+    text = bytes(buffer.data).decode()
+    assert re.search(old, text)
+    buffer.data = list(re.sub(old, new, text).encode())
+    builder = flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(builder.Output())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("padding_idx=0", "padding_idx=5", "values differ"),
+        ("codes=embedding.codes", "codes=embedding.lost", "edge_embed: "),
+        ("edge_embed 1", "edge_embed 2", "edge_embed: "),
+    ],
+    ids=["another row of zeros", "a tensor that is not there", "another version"],
+)
+def test_a_wrong_line_for_the_delegate_fails(dpq, tmp_path, old, new, told):
+    """By what the file says, and by what the delegate then does."""
+    path = tmp_path / "changed.tflite"
+    change_manifest(dpq / "model.tflite", path, old, new)
+    report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
+    assert report.exit_code == 3
+    (manifest,) = (check for check in report.structure if check.name == "manifest of the delegate")
+    paths = {found.name: found for found in report.model.paths}
+    assert (manifest.status, paths["litert"].status) == ("failed", "passed")
+    assert paths["litert with the delegate"].status == "failed"
+    assert told in paths["litert with the delegate"].detail
+
+
+def test_without_a_line_the_delegate_did_not_run(dpq, tmp_path):
+    path = tmp_path / "changed.tflite"
+    change_manifest(dpq / "model.tflite", path, "rows dpq.*\n", "")
+    report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
+    (found,) = (found for found in report.model.paths if found.name == "litert with the delegate")
+    assert (report.exit_code, found.status) == (3, "not run")
+    assert "that the delegate has a kernel for" in found.detail
 
 
 def test_the_file_of_another_model_fails(dpq, tmp_path):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from edge_embed.bench.peers import faiss_pq, native, pytorch, runtime, scipy_csr
+from edge_embed.bench.peers import faiss_pq, native, pytorch, runtime, scipy_csr, tflite
 from edge_embed.bench.peers.peer import Peer
 
 PEERS: Mapping[str, tuple[Peer, ...]] = {
@@ -11,8 +11,9 @@ PEERS: Mapping[str, tuple[Peer, ...]] = {
     "scipy": scipy_csr.PEERS,
     "faiss": faiss_pq.PEERS,
     "copy": native.PEERS,
+    "tflite": tflite.PEERS,
 }
 
 # What is measured itself, and what of that is the way there: one of each for every use.
-OURS = (runtime.CUSTOM, native.KERNEL)
-EMPTY = (runtime.EMPTY, native.EMPTY)
+OURS = (runtime.CUSTOM, native.KERNEL, tflite.OPERATORS)
+EMPTY = (runtime.EMPTY, native.EMPTY, tflite.EMPTY)

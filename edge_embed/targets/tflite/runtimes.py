@@ -7,14 +7,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.errors import EdgeEmbedError
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.runtime.library import get_delegate_path
 from edge_embed.targets.cache import cached_folder, fetch_once
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, TargetRun, Tokenizer
@@ -34,11 +36,13 @@ class OpenedModel:
         model: the file.
         python: the interpreter with its options, in which the runtime can be imported.
         environment: variables for it.
+        delegate: that the runtime loads for it, None for none.
     """
 
     model: Path
     python: Sequence[str]
     environment: Mapping[str, str]
+    delegate: Path | None = None
 
     def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
         """Run all cases in one process.
@@ -60,7 +64,7 @@ class OpenedModel:
         """Run all cases; those that the runtime refuses give its message.
 
         Raises:
-            NotRunError: if it takes too long.
+            NotRunError: if it takes too long, or the delegate is loaded and has nothing to do.
             RunFailedError: if the process fails.
         """
         with tempfile.TemporaryDirectory() as name:
@@ -70,8 +74,11 @@ class OpenedModel:
                 np.savez(folder / f"{number}.in.npz", *feeds.values())
             numbers = str(options.iterations), str(options.threads)
             command: list[str | Path] = [*self.python, worker.__file__, self.model, folder, *numbers]
+            command += [] if self.delegate is None else [self.delegate]
             run_program(command, options.time_limit, what="the runtime", environment=self.environment)
             result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            if self.delegate is not None and not result["kernels"]:
+                raise NotRunError("no operators of the file are ones that the delegate has a kernel for")
             return [_outcome(folder, number) for number in range(len(cases))], result
 
 
@@ -92,18 +99,24 @@ class TfliteTarget:
         lacking: what is missing to have it.
         absent: why it would have to be downloaded first, empty if not.
         installed: the interpreter with its options and variables, after what is downloaded once: (time limit).
+        delegated: whether it loads the delegate of this package.
     """
 
     name: str
     lacking: Callable[[], list[Problem]]
     absent: Callable[[], str]
     installed: Callable[[float], tuple[Sequence[str], Mapping[str, str]]]
+    delegated: bool = False
     evidence: Evidence = "executed-native"
     tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
         """What is missing here; what is downloaded when it is needed is not."""
-        return self.lacking()
+        return [*self.lacking(), *(_delegate_lacks() if self.delegated else ())]
+
+    def with_delegate(self) -> "TfliteTarget":
+        """The same runtime with the delegate."""
+        return replace(self, name=f"{self.name} with the delegate", delegated=True)
 
     def reason_against(self) -> str:
         """Why it cannot run without a download, empty if it can."""
@@ -120,7 +133,15 @@ class TfliteTarget:
         Raises:
             NotRunError: if the runtime cannot be downloaded.
         """
-        return OpenedModel(model, *self.installed(time_limit))
+        return OpenedModel(model, *self.installed(time_limit), get_delegate_path() if self.delegated else None)
+
+
+def _delegate_lacks() -> list[Problem]:
+    try:
+        get_delegate_path()
+    except EdgeEmbedError as error:
+        return [Problem("the delegate cannot be loaded", str(error))]
+    return []
 
 
 def _litert_lacks() -> list[Problem]:
@@ -172,3 +193,5 @@ def _download_old(folder: Path, time_limit: float) -> None:
 LITERT = TfliteTarget("litert", _litert_lacks, lambda: "", _litert)
 TFLITE_RUNTIME = TfliteTarget("tflite-runtime", _old_lacks, _old_absent, _old)
 TARGETS = (LITERT, TFLITE_RUNTIME)
+# Every way in which a file is run: on a runtime by its own operators, and with the delegate.
+WAYS = (*TARGETS, *(target.with_delegate() for target in TARGETS))

@@ -1,4 +1,4 @@
-"""Runs a TFLite model on the cases in a folder: ``worker.py MODEL FOLDER ITERATIONS THREADS``.
+"""Runs a TFLite model on the cases in a folder: ``worker.py MODEL FOLDER ITERATIONS THREADS [DELEGATE]``.
 
 Needs numpy and one of the two runtimes, and nothing of edge_embed: tflite-runtime has an environment of its own. A case
 that the runtime refuses leaves its message in place of outputs; the others run all the same. Of several signatures the
@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 
 
-def main(model: str, folder: Path, iterations: int, threads: int) -> None:
+def main(model: str, folder: Path, iterations: int, threads: int, delegate: str = "") -> None:
     """Run all cases, and time the first."""
-    package, interpreter_class = _runtime()
+    package, runtime = find_runtime()
     inputs = json.loads((folder / "inputs.json").read_text(encoding="utf-8"))
     begin = time.perf_counter()
-    interpreter = interpreter_class(model_path=model, num_threads=threads or None)
+    interpreter = open_model(runtime, model, delegate, num_threads=threads or None)
     create = time.perf_counter() - begin
+    names = [detail["name"] for detail in interpreter.get_input_details()]
+    if unknown := [name for name in inputs if name not in names]:
+        sys.exit(f"got inputs {', '.join(names)}, expected {', '.join(unknown)} too: export the model again")
     several = len(interpreter.get_signature_list()) > 1
     run = _signatures(interpreter) if several else _whole(interpreter)
     times: list[float] = []
@@ -40,17 +43,34 @@ def main(model: str, folder: Path, iterations: int, threads: int) -> None:
             times = times or seconds
             np.savez(folder / f"{number}.out.npz", *outputs)
     result = {"versions": {package: metadata.version(package), "numpy": np.__version__}, "create": create}
+    result["kernels"] = _count_kernels(runtime, model, delegate)
     (folder / "result.json").write_text(json.dumps({**result, "calls": times}), encoding="utf-8")
 
 
-def _runtime() -> tuple[str, Any]:
+def find_runtime() -> tuple[str, Any]:
+    """The package and the module of the runtime that is there."""
     try:
-        from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
+        from ai_edge_litert import interpreter  # noqa: PLC0415
     except ImportError:
         from tflite_runtime import interpreter  # type: ignore[import-not-found] # noqa: PLC0415
 
-        return "tflite-runtime", interpreter.Interpreter
-    return "ai-edge-litert", Interpreter
+        return "tflite-runtime", interpreter
+    return "ai-edge-litert", interpreter
+
+
+def open_model(runtime: Any, model: str, delegate: str, **options: Any) -> Any:
+    """An interpreter; with the delegate at a path that is not empty."""
+    delegates = [runtime.load_delegate(delegate)] if delegate else None
+    return runtime.Interpreter(model_path=model, experimental_delegates=delegates, **options)
+
+
+def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
+    """Kernels of the delegate in the model: of ours alone, without the one that runtimes apply by themselves."""
+    if not delegate:
+        return 0
+    resolver = runtime.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    operators = open_model(runtime, model, delegate, experimental_op_resolver_type=resolver)._get_ops_details()
+    return sum(operator["op_name"] == "DELEGATE" for operator in operators)
 
 
 Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order
@@ -61,7 +81,7 @@ def _whole(interpreter: Any) -> Run:
     inputs = {detail["name"]: detail for detail in interpreter.get_input_details()}
 
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
-        values = {inputs[name]["index"]: _fitted(value, inputs[name]["dtype"]) for name, value in feeds.items()}
+        values = {inputs[name]["index"]: fitted(value, inputs[name]["dtype"]) for name, value in feeds.items()}
         for index, value in values.items():
             interpreter.resize_tensor_input(index, value.shape)
         interpreter.allocate_tensors()
@@ -85,7 +105,7 @@ def _signatures(interpreter: Any) -> Run:
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
         for name, details in inputs.items():
             if all(tuple(details[key]["shape"]) == value.shape for key, value in feeds.items()):
-                values = {key: _fitted(value, details[key]["dtype"]) for key, value in feeds.items()}
+                values = {key: fitted(value, details[key]["dtype"]) for key, value in feeds.items()}
                 begin = time.perf_counter()
                 outputs = runners[name](**values)
                 seconds = time.perf_counter() - begin
@@ -96,7 +116,7 @@ def _signatures(interpreter: Any) -> Run:
     return run
 
 
-def _fitted(values: Any, dtype: Any) -> Any:
+def fitted(values: Any, dtype: Any) -> Any:
     """Integers in the type of the model, where they have room there."""
     if values.dtype == dtype or values.dtype.kind != "i":
         return values
@@ -115,4 +135,4 @@ def _output(interpreter: Any, detail: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

@@ -4,24 +4,24 @@ The file runs by its own operators, and with the delegate; all run in this proce
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.report.results import LatencyResult
-from edge_embed.runtime.library import get_delegate_path
+from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.call import IDS_AT_ONCE, TableCall
 from edge_embed.validation.latency import LARGEST_DENSE
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
+from edge_embed.validation.tflite.bound import BoundModel
 from edge_embed.validation.tflite.tables import write_use
-from edge_embed.validation.timing import Feeds, ratio_of, ratios_of, time_rounds
+from edge_embed.validation.timing import ratio_of, ratios_of, time_rounds
 
 METHOD = (
     "CPU clock of the one thread that runs; time of the call in LiteRT, inputs set before; both in random order within "
@@ -39,28 +39,9 @@ def runtime() -> str:
     return "no runtime" if LITERT.lacks() else f"ai-edge-litert {metadata.version('ai-edge-litert')}"
 
 
-class _Interpreter:
-    """A file in LiteRT, with inputs of one size."""
-
-    calls = 1
-
-    def __init__(self, path: Path, batch: int, delegate: bool) -> None:
-        from ai_edge_litert.interpreter import Interpreter, load_delegate  # noqa: PLC0415
-
-        delegates = [load_delegate(str(get_delegate_path()))] if delegate else None
-        self._interpreter: Any = Interpreter(str(path), num_threads=1, experimental_delegates=delegates)
-        (detail,) = self._interpreter.get_input_details()
-        self._input = detail["index"]
-        self._interpreter.resize_tensor_input(self._input, (batch,))
-        self._interpreter.allocate_tensors()
-
-    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """The ids of the next call."""
-        self._interpreter.set_tensor(self._input, feeds[0]["ids"])
-
-    def run(self) -> None:
-        """One call."""
-        self._interpreter.invoke()
+def not_run(table: str, reason: str) -> LatencyResult:
+    """What was not measured of a table, and why."""
+    return LatencyResult(f"table {table}", None, "any", PEER, None, None, None, None, reason)
 
 
 def measure_rows(
@@ -69,14 +50,16 @@ def measure_rows(
     """The look-up of a table, for several numbers of ids."""
     name, n = f"table {call.table.name}", call.table.packed.num_embeddings
     if reason := _reason_against(call, options):
-        yield LatencyResult(name, None, "any", PEER, None, None, None, None, reason)
+        yield not_run(call.table.name, reason)
         return
     with tempfile.TemporaryDirectory() as folder:
         like = {"ids": np.zeros(1, np.int64)}
         file = write_use(call, layout, like, Path(folder) / "file.tflite")
         files = {_OURS: file, _DELEGATE: file, PEER: _write_dense(call, Path(folder) / "dense.tflite")}
         for batch in _BATCHES:
-            contenders = {key: _Interpreter(path, batch, key == _DELEGATE) for key, path in files.items()}
+            like = {"ids": np.zeros(batch, np.int64)}
+            opened = {key: LiteRtModel(path, delegate=key == _DELEGATE) for key, path in files.items()}
+            contenders = {key: BoundModel(model, like) for key, model in opened.items()}
             _touch(contenders, n, batch)
             for distribution in _DISTRIBUTIONS:
                 times = time_rounds(
@@ -111,7 +94,7 @@ def _write_dense(call: TableCall, path: Path) -> Path:
     return path
 
 
-def _touch(contenders: dict[str, _Interpreter], n: int, batch: int) -> None:
+def _touch(contenders: dict[str, BoundModel], n: int, batch: int) -> None:
     """Read every row once: the first read of a mapped page costs more than the look-up."""
     for start in range(0, n, batch):
         ids = np.arange(start, start + batch) % n

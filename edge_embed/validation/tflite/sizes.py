@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
 from edge_embed.inspection.tflite_file import TfliteModel
 from edge_embed.report.parts import FILE_PARTS, SizePart
 from edge_embed.report.results import SizeResult
+from edge_embed.runtime.library import get_delegate_path, get_library_path
 from edge_embed.validation.size import deflated_bytes, dense_bytes
 from edge_embed.validation.tables import Table
 
@@ -14,7 +16,7 @@ from edge_embed.validation.tables import Table
 def measure_sizes(path: Path, model: TfliteModel, tables: Iterable[Table]) -> SizeResult:
     """Measure a file."""
     tables, on_disk = list(tables), path.stat().st_size
-    parts = _parts(model, tables, on_disk)
+    parts = split(model, tables, on_disk)
     packed, stored = sum(table.packed.nbytes for table in tables), sum(part.bytes for part in parts if part.table)
     return SizeResult(
         files={path.name: on_disk},
@@ -22,20 +24,30 @@ def measure_sizes(path: Path, model: TfliteModel, tables: Iterable[Table]) -> Si
         on_disk=on_disk,
         zipped=deflated_bytes(path),
         resident=None,
-        resident_reason="not measured for TFLite files",
+        resident_reason="it is measured of sessions of ONNX Runtime, not of TFLite files",
         initializer_bytes=sum(content.nbytes for content in model.tensors.values()),
         packed_bytes=packed,
         session_bytes=0,
         loaded=(),
         parts=parts,
-        library=None,
+        library=_library_bytes(),
     )
 
 
-def _parts(model: TfliteModel, tables: list[Table], on_disk: int) -> tuple[SizePart, ...]:
+def _library_bytes() -> int | None:
+    """Of the delegate and of the operator library that it calls."""
+    try:
+        return get_delegate_path().stat().st_size + get_library_path().stat().st_size
+    except EdgeEmbedError:
+        return None
+
+
+def split(model: TfliteModel, tables: Iterable[Table], on_disk: int) -> tuple[SizePart, ...]:
+    """Which bytes of a file are what; they add up to it."""
     names = {table.name for table in tables}
     found, dense = list[SizePart](), 0
-    for tensor, content in model.tensors.items():
+    once = {id(content): (tensor, content) for tensor, content in model.tensors.items()}  # tensors may share a buffer
+    for tensor, content in once.values():
         table, _, part = tensor.rpartition(".")
         if table in names:
             found.append(SizePart(table, part, content.nbytes))

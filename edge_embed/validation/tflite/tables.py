@@ -1,10 +1,10 @@
-"""A table of a TFLite file: what is stored of it, and each of its uses on both runtimes.
+"""The uses of a table of a TFLite file, on both runtimes, by operators and with the delegate.
 
 A use is run by a graph of its own over the same tensors, because the file has the inputs of the whole model only.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,15 @@ import numpy as np
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.uses import add_use
-from edge_embed.inspection.tflite_file import TfliteModel
 from edge_embed.ops.operators import LEADING
-from edge_embed.packed.container import sha256
+from edge_embed.packed.form import Packed, Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions
-from edge_embed.targets.tflite.runtimes import TARGETS, Outcome, TfliteTarget
+from edge_embed.targets.tflite.runtimes import WAYS, Outcome, TfliteTarget
 from edge_embed.validation import paths
 from edge_embed.validation.call import Case, Feeds, Results, TableCall
 from edge_embed.validation.table_paths import Run, check_path
-
-
-def stored_rows(table: str, expected: Mapping[str, str], model: TfliteModel) -> Check:
-    """Compare what the file stores of a table with what an export of the model would: SHA-256 by tensor."""
-    total = 0
-    for tensor, digest in expected.items():
-        if tensor.rpartition(".")[0] != table:
-            continue
-        if tensor not in model.tensors:
-            return Check("stored rows", "failed", f"no tensor {tensor}: another tool replaced it, export again")
-        if sha256(model.tensors[tensor]) != digest:
-            return Check("stored rows", "failed", f"{tensor} differs from what the model gives: export again")
-        total += model.tensors[tensor].nbytes
-    return Check("stored rows", "passed", f"{total:,} bytes identical")
 
 
 def compare_uses(
@@ -59,8 +44,8 @@ def compare_uses(
         paths.TRAINING: lambda: lambda feeds: call.run_training(program, feeds),
         paths.ORACLE: lambda: call.oracle,
     }
-    for target in TARGETS:
-        openers[target.name] = _opener(target, call, layout, [*cases, *call.refused()], options)
+    for way in WAYS:
+        openers[way.name] = _opener(way, call, layout, [*cases, *call.refused()], options)
     checks = []
     for name, opener in openers.items():
         checks.append(check_path(name, opener, call, cases, expected))
@@ -70,25 +55,54 @@ def compare_uses(
 
 def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
     """A use of a table as a file, for inputs of the types and ranks of some others; those of heads have their sizes."""
-    graph, packed = Graph(), call.table.packed
-    inputs = {}
-    for name, value in _used(call, like).items():
-        shape = value.shape if _is_head(call) else (-1,) * value.ndim
-        inputs[name] = graph.input(name, value.dtype.name, shape)
-    leading = [inputs.get(name, value) for name, value in _leading(call).items()]
-    results, line = add_use(graph, call.use, call.table.name, packed, layout, leading)
-    graph.write(path, dict(zip(("result", "ids_of_result"), results, strict=False)), delegate_metadata([line]))
+    inputs = {
+        name: (value.dtype.name, value.shape if _is_head(call) else (-1,) * value.ndim)
+        for name, value in _used(call, like).items()
+    }
+    write_packed(call.use, call.table.packed, call.table.name, layout, inputs, call.leading, path)
     return path
 
 
-def _leading(call: TableCall) -> Mapping[str, Any]:
-    """Arguments before the table by name: literals, None for what the use has not, others for its inputs."""
-    return dict(zip((declared.split()[1] for declared in LEADING[call.use]), call.leading, strict=True))
+def write_packed(
+    use: Use,
+    packed: Packed,
+    name: str,
+    layout: str,
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]],
+    leading: Sequence[Any],
+    path: Path,
+) -> bool:
+    """A use of a packed table as a file.
+
+    Args:
+        use: which.
+        packed: the table.
+        name: of the table.
+        layout: of the table in the file.
+        inputs: types and sizes, by name.
+        leading: the arguments before the table: literals, None for what the use has not, anything for an input.
+        path: of the file.
+
+    Returns:
+        Whether the delegate has a kernel for it.
+    """
+    graph = Graph()
+    ends = {end: graph.input(end, dtype, shape) for end, (dtype, shape) in inputs.items()}
+    given = [ends.get(end, value) for end, value in zip(_names(use), leading, strict=True)]
+    results, line = add_use(graph, use, name, packed, layout, given)
+    graph.write(path, dict(zip(("result", "ids_of_result"), results, strict=False)), delegate_metadata([line]))
+    return line is not None
+
+
+def _names(use: Use) -> list[str]:
+    """The arguments before the table."""
+    return [declared.split()[1] for declared in LEADING[use]]
 
 
 def _used(call: TableCall, feeds: Feeds) -> Feeds:
     """Without weights or a bias where the use has none."""
-    return {name: value for name, value in feeds.items() if _leading(call)[name] is not None}
+    leading = dict(zip(_names(call.use), call.leading, strict=True))
+    return {name: value for name, value in feeds.items() if leading[name] is not None}
 
 
 def _is_head(call: TableCall) -> bool:

@@ -1,0 +1,52 @@
+"""A TFLite file in LiteRT as a side of a comparison."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edge_embed.targets.tflite.litert import LiteRtModel
+from edge_embed.validation.timing import Feeds
+
+
+class BoundModel:
+    """A model with room for inputs of one size; those of a single call are set before the clock runs.
+
+    Args:
+        model: of this side.
+        feeds: inputs of the sizes that it is called with.
+        calls: how many calls `run` makes; with several, the clock sees their inputs being set.
+
+    Raises:
+        RuntimeError: LiteRT refuses inputs of these sizes.
+        ValueError: the model has other inputs.
+    """
+
+    def __init__(self, model: LiteRtModel, feeds: Feeds, calls: int = 1) -> None:
+        self._model, self._calls = model, calls
+        self._model.resize(feeds)
+        self._feeds: Sequence[Feeds] = ()
+
+    @property
+    def calls(self) -> int:
+        """How many calls `run` makes."""
+        return self._calls
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """New values, one set for every call."""
+        self._feeds = feeds
+        if self._calls == 1:
+            self._model.set_inputs(feeds[0])
+
+    def run(self) -> None:
+        """All calls, one after the other."""
+        if self._calls == 1:
+            self._model.invoke()
+            return
+        for feeds in self._feeds:
+            self._model.set_inputs(feeds)
+            self._model.invoke()
+
+    def results(self) -> tuple[NDArray[Any], ...]:
+        """The outputs of the last call."""
+        return tuple(self._model.outputs())

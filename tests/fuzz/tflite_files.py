@@ -1,0 +1,164 @@
+"""TFLite files: mutants have another field, other offsets, other JSON in the metadata, or any other bytes."""
+
+import json
+import random
+import struct
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import torch
+from ai_edge_litert import schema_py_generated as schema
+from driver import Reader, change_bytes, change_values
+from torch import nn
+
+import edge_embed
+from edge_embed import workflow
+from edge_embed.errors import BadInputError, ParityError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.lowering.graph import lower_program
+from edge_embed.program.load import capture_program
+from edge_embed.program.program import Program
+from edge_embed.validation.tables import Table
+from edge_embed.validation.tflite.sizes import split
+from edge_embed.validation.tflite.stored import read_stored
+
+_NUMBERS = (0, 1, -1, 2, 4, 7, 127, 255, 2**15, 2**31 - 1, -(2**31))
+_TEXTS = (b"", b"x", b"\xff", b"words.codes", b"edge_embed.manifest", b"x" * 300)
+_METADATA = b"edge_embed."
+
+
+class Model(nn.Module):
+    """A look-up by each method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(20, 8, num_codes=4, num_groups=2, variant="vq", padding_idx=0)
+        self.tags = edge_embed.ANTEmbedding(20, 8, num_anchors=3)
+        self.items = edge_embed.TTEmbedding(20, 8, rank=2)
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.words(ids), self.tags(ids), self.items(ids)
+
+
+def inspected() -> Reader:
+    """As `inspect --verify` reads them."""
+    _, sound = _exported()
+    read = partial(inspect_file, verify=True)
+    return Reader("model.tflite", read, (BadInputError, ParityError), partial(mutant, sound=sound), sound)
+
+
+def validated() -> Reader:
+    """As `validate` reads them, before a runtime does."""
+    program, sound = _exported()
+    lowered = lower_program(program)
+    tables = [Table(name, packed) for name, packed in lowered.tables.items()]
+
+    def read(path: Path) -> None:
+        stored = read_stored(path, lowered)
+        for table in tables:
+            stored.checks(table.name)
+        split(stored.model, tables, path.stat().st_size)
+
+    return Reader("model.tflite", read, (BadInputError,), partial(mutant, sound=sound), sound)
+
+
+def _exported() -> tuple[Program, bytes]:
+    torch.manual_seed(0)
+    texts = {"vocabulary": [f"w{at}" for at in range(20)], "metadata": {"task": "test"}}
+    program = capture_program(Model(), torch.tensor([[1, 2]]), **texts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.tflite"
+        workflow.export(program, "tflite", path)
+        return program, path.read_bytes()
+
+
+def mutant(random_: random.Random, sound: bytes) -> bytes:
+    """One file; the same generator state gives the same bytes."""
+    kind = random_.randrange(8)
+    if kind < 2:
+        return change_bytes(random_, sound)
+    return _change_words(random_, sound) if kind < 5 else _change_model(random_, sound)
+
+
+def _change_words(random_: random.Random, data: bytes) -> bytes:
+    """Numbers of four bytes: offsets, lengths, fields."""
+    changed = bytearray(data)
+    for _ in range(random_.choice((1, 1, 2, 4))):
+        at = 4 * random_.randrange(len(changed) // 4)
+        (value,) = struct.unpack_from("<I", changed, at)
+        other = 4 * random_.randrange(len(changed) // 4)
+        near = value + random_.choice((-8, -4, -2, -1, 1, 2, 4, 8))
+        value = random_.choice((near, value << 8, other, (other - at), random_.choice(_NUMBERS)))
+        struct.pack_into("<I", changed, at, value % 2**32)
+    return bytes(changed)
+
+
+def _change_model(random_: random.Random, data: bytes) -> bytes:
+    """One field somewhere in the model, which is packed again, so that all offsets are right."""
+    model = schema.ModelT.InitFromPackedBuf(data)
+    if random_.random() < 0.4:
+        _change_metadata(random_, model)
+    else:
+        for _ in range(random_.choice((1, 1, 2, 4))):
+            _change_field(random_, model)
+    builder = flatbuffers.Builder(len(data))
+    try:
+        builder.Finish(model.Pack(builder), b"TFL3")
+    except (TypeError, ValueError, struct.error, AttributeError, IndexError):  # no such value in this field
+        return change_bytes(random_, data)
+    return bytes(builder.Output())
+
+
+def _change_metadata(random_: random.Random, model: Any) -> None:
+    """What the file says of itself, which is JSON or lines."""
+    entry = random_.choice([entry for entry in model.metadata if entry.name.startswith(_METADATA)])
+    buffer = model.buffers[entry.buffer]
+    buffer.data = list(_change_text(random_, bytes(buffer.data)))
+
+
+def _change_text(random_: random.Random, text: bytes) -> bytes:
+    try:
+        content = [json.loads(text)]
+    except ValueError:
+        return change_bytes(random_, text)
+    if random_.random() < 0.1:
+        return random_.choice((b"[" * 5000, b"9" * 5000, b"{}", b"[]", b"null", b'"x"', text + text))
+    change_values(random_, content)
+    return json.dumps(content[0] if content else None).encode("utf-8", "replace")
+
+
+def _change_field(random_: random.Random, owner: Any) -> None:
+    """The deeper the likelier, as in a walk at random."""
+    fields = [(name, value) for name, value in vars(owner).items() if value is not None]
+    if not fields:
+        return
+    name, value = random_.choice(fields)
+    if isinstance(value, bytes | str):
+        setattr(owner, name, random_.choice(_TEXTS))
+    elif isinstance(value, int):
+        setattr(owner, name, random_.choice((*_NUMBERS, value + 1)))
+    elif hasattr(value, "__len__"):
+        values = list(value)
+        _change_list(random_, values)
+        setattr(owner, name, values)
+    elif hasattr(value, "__dict__"):
+        _change_field(random_, value)
+
+
+def _change_list(random_: random.Random, values: list[Any]) -> None:
+    if not values:
+        return
+    at, action = random_.randrange(len(values)), random_.randrange(10)
+    if action == 0:
+        del values[at]
+    elif action == 1:
+        values.insert(at, random_.choice(values))
+    elif action == 2:
+        values[at] = random_.choice(values)
+    elif hasattr(values[at], "__dict__"):
+        _change_field(random_, values[at])
+    else:
+        values[at] = random_.choice(_NUMBERS)

@@ -1,0 +1,246 @@
+"""`edge-embed check` of a TFLite file: planted regressions fail with their code, what cannot be is said."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
+from edge_embed.gate.budget import LatencyBudget
+from edge_embed.gate.checker import Checker
+from edge_embed.inspection.tflite_file import read_tflite
+
+from .test_check import findings
+
+pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+
+EXPORTED = "words.tflite"
+METRIC = """
+import numpy as np
+def first(run):
+    return -abs(float(run({"ids": np.array([[3, 1, 2]])})["output"].sum()))
+"""
+
+
+def run(*arguments: object, command: str = "check") -> Result:
+    return CliRunner().invoke(main, [command, *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("tflite")
+    layer = edge_embed.DPQEmbedding(2000, 64, num_codes=16, num_groups=16, padding_idx=0)
+    edge_embed.save(layer, folder / "words.pt", torch.tensor([[3, 1, 2]]))
+    for layout in ("byte", "pairs"):
+        edge_embed.export(folder / "words.pt", "tflite", folder / f"{layout}.tflite", tflite_table=layout)
+    shutil.copy(folder / "byte.tflite", folder / EXPORTED)
+    budget = f'model = "words.pt"\nexported = "{EXPORTED}"\nbaseline = "baseline.json"\n'
+    (folder / "edge-embed.toml").write_text(budget)
+    result = run(folder / "words.pt", folder / EXPORTED, "--output", folder / "baseline.json")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def project(original: Path, tmp_path: Path) -> Path:
+    """A folder of its own, with its state as the baseline."""
+    return Path(shutil.copytree(original, tmp_path / "project"))
+
+
+def budget(project: Path, text: str) -> Path:
+    path = project / "edge-embed.toml"
+    path.write_text(path.read_text() + text)
+    return path
+
+
+def flip_a_bit(path: Path) -> None:
+    """Of a code."""
+    content = bytearray(path.read_bytes())
+    content[content.index(read_tflite(path).tensors["embedding.codes"].tobytes()) + 77] ^= 1
+    path.write_bytes(content)
+
+
+def grow(path: Path, nbytes: int) -> None:
+    """By bytes that nothing reads."""
+    path.write_bytes(path.read_bytes() + b"x" * nbytes)
+
+
+def test_what_is_unchanged_passes(project: Path) -> None:
+    result = run("--budget", project / "edge-embed.toml", "--json")
+    assert result.exit_code == 0, result.output
+    found = findings(result)
+    assert found["parity: table embedding: litert with the delegate"]["status"] == "passed"
+    assert found["parity: model: litert: output"]["status"] == "passed"
+    assert found["size: growth of table embedding"]["status"] == "passed"
+
+
+def test_a_flipped_bit_is_parity(project: Path) -> None:
+    flip_a_bit(project / EXPORTED)
+    text = '[latency]\niterations = 2\nat_most."dense GATHER" = 1e9\n'
+    result = run("--budget", budget(project, text), "--json")
+    assert result.exit_code == 3
+    found = findings(result)
+    assert found["parity: table embedding: stored rows"]["status"] == "failed"
+    assert found["latency: beside dense GATHER"]["detail"] == "what is wrong has no speed"
+
+
+def test_one_percent_more_bytes_is_size_in_every_report(project: Path) -> None:
+    grown = (project / EXPORTED).stat().st_size // 100
+    grow(project / EXPORTED, grown)
+    places = {form: project / f"report.{form}" for form in ("output", "junit", "markdown", "html")}
+    options = [word for form, place in places.items() for word in (f"--{form}", place)]
+    result = run("--budget", project / "edge-embed.toml", "--json", *options)
+    assert result.exit_code == 4
+    finding = findings(result)["size: growth of on disk"]
+    assert (finding["status"], finding["got"] - finding["limit"]) == ("failed", grown)
+    assert json.loads(places["output"].read_text())["exit_code"] == 4
+    suites = {
+        suite.get("name"): int(suite.get("failures", 0)) for suite in ElementTree.parse(places["junit"]).getroot()
+    }
+    assert suites["size"] > 0
+    assert suites["parity"] == 0
+    assert "growth of on disk" in places["markdown"].read_text()
+    assert "growth of on disk" in places["html"].read_text()
+
+
+def test_each_limit_of_bytes_holds(project: Path) -> None:
+    """The codes are 8 bytes for each of 2,000 rows."""
+    for limit, exit_code in ((16_000, 0), (15_999, 4)):
+        path = project / "one.toml"
+        path.write_text(f"[size]\nparts.codes = {limit}\n")
+        assert run(project / "words.pt", project / EXPORTED, "--budget", path).exit_code == exit_code
+
+
+def test_beside_the_dense_table_is_latency(project: Path) -> None:
+    for limit, exit_code in ((1e9, 0), (0, 5)):
+        path = project / "one.toml"
+        path.write_text(f'[latency]\niterations = 2\nat_most."dense GATHER" = {limit}\n')
+        result = run(project / "words.pt", project / EXPORTED, "--budget", path, "--json")
+        assert result.exit_code == exit_code, result.output
+        names = [name for name in findings(result) if name.startswith("latency: ")]
+        assert "latency: table embedding, 128 uniform ids beside dense GATHER" in names
+        assert "latency: table embedding, delegate, 4,096 zipf ids beside dense GATHER" in names
+
+
+def test_the_model_is_measured_beside_its_base(project: Path) -> None:
+    program = edge_embed.workflow.load(project / "words.pt")
+    sides = tflite_sides(project / "byte.tflite", project / "pairs.tflite")
+    found = {one.title: one for one in compare_tflite(sides, program, LatencyBudget(iterations=2), 0).comparisons}
+    many = ("model, 4,096 a call", "model with the delegate, 4,096 a call")
+    assert list(found) == ["model", many[0], "model with the delegate", many[1]]
+    for one in found.values():
+        assert one.cpu is not None
+        assert 0 < one.cpu.low <= one.cpu.median <= one.cpu.high
+
+
+def test_what_only_the_delegate_refuses_is_parity_beside_a_base_too(project: Path) -> None:
+    path = project / EXPORTED
+    shutil.copy(path, project / "base.tflite")
+    content = path.read_bytes()
+    assert content.count(b"codes=embedding.codes") == 1
+    path.write_bytes(content.replace(b"codes=embedding.codes", b"codes=embedding.c0des"))
+    places = ("--markdown", project / "check.md", "--html", project / "check.html")
+    result = run(project / "words.pt", path, "--base", project / "base.tflite", "--json", *places)
+    assert result.exit_code == 3, result.output
+    found = findings(result)
+    assert found["parity: manifest of the delegate"]["status"] == "failed"
+    assert found["latency: model against the base"]["status"] != "not run"
+    with_delegate = found["latency: model with the delegate against the base"]
+    assert with_delegate["status"] == "not run"
+    assert "the candidate does not run" in with_delegate["detail"]
+    assert "model against the base" in (project / "check.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_slower_layout_is_latency_and_the_same_one_is_not(project: Path) -> None:
+    """Codes taken apart byte by byte on the same rows: seen to take 1.4 times as long as by pairs."""
+    for base, exit_code in (("pairs.tflite", 5), ("byte.tflite", 0)):
+        result = run(project / "words.pt", project / "byte.tflite", "--base", project / base, "--json")
+        assert result.exit_code == exit_code, result.stderr
+        slower = {name for name, found in findings(result).items() if found["status"] == "failed"}
+        assert ("latency: model, 4,096 a call against the base" in slower) == (exit_code == 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--base", "model.onnx"], "is a base of another kind"),
+        (["--base", "byte.tflite", "--base-library", "words.pt"], "is an operator library of ONNX"),
+        (["--base", "cut.tflite"], "damaged or no TFLite model"),
+        (["--budget", "local.toml"], "'local', which runs onnx files, expected one for tflite: litert"),
+        (["--budget", "tokenizer.toml"], "tokenizer: got one for a TFLite file"),
+        (["--budget", "peer.toml"], "'portable body': expected one of dense GATHER"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(project)
+    Path("model.onnx").write_bytes(b"\x08")
+    Path("cut.tflite").write_bytes(Path(EXPORTED).read_bytes()[:500])
+    Path("local.toml").write_text('[targets]\nrequire = ["local"]')
+    Path("tokenizer.toml").write_text('tokenizer = "tokenizer.json"')
+    Path("peer.toml").write_text('[latency]\niterations = 2\nat_most."portable body" = 1')
+    result = run("words.pt", EXPORTED, *options)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_resident_memory_is_not_run_and_says_why(project: Path) -> None:
+    path = project / "one.toml"
+    path.write_text("[size]\nresident = 1000\n")
+    result = run(project / "words.pt", project / EXPORTED, "--budget", path, "--quiet")
+    assert result.exit_code == 1
+    assert "size: resident: not run: it is measured of sessions of ONNX Runtime" in result.stderr
+
+
+def test_a_required_target_runs_and_may_not_be_dropped(project: Path) -> None:
+    path = project / "one.toml"
+    path.write_text('[targets]\nrequire = ["litert"]\n')
+    baseline = project / "with-target.json"
+    files = (project / "words.pt", project / EXPORTED)
+    result = run(*files, "--budget", path, "--output", baseline, "--json")
+    assert result.exit_code == 0, result.output
+    assert findings(result)["parity: target litert"]["status"] == "passed"
+    result = run(*files, "--baseline", baseline, "--quiet")
+    assert result.exit_code == 1
+    assert "target litert: not run" in result.stderr
+
+
+def test_a_metric_of_the_user_sees_every_form(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    Path("tflitemetric.py").write_text(METRIC)
+    Path("one.toml").write_text('[metric]\nfunction = "tflitemetric:first"\ndrop = 1e-4\n')
+    result = run("words.pt", EXPORTED, "--budget", "one.toml", "--json")
+    assert result.exit_code == 0, result.output
+    metric = json.loads(result.stdout)["metric"]
+    assert metric["exported"] == pytest.approx(metric["model"], abs=1e-4)
+    assert metric["exported"] < 0
+
+
+def test_the_fixture_checks_it_and_replaces_baselines(project: Path) -> None:
+    (project / "baseline.json").unlink()
+    assert Checker(update=True).check(budget=project / "edge-embed.toml").exit_code == 0
+    assert Checker(update=False).check(budget=project / "edge-embed.toml").exit_code == 0
+    grow(project / EXPORTED, 100)
+    with pytest.raises(pytest.fail.Exception, match="growth of on disk"):
+        Checker(update=False).check(budget=project / "edge-embed.toml")
+
+
+def test_reports_stand_beside_each_other(project: Path) -> None:
+    other = project / "pairs.json"
+    assert run(project / "words.pt", project / "pairs.tflite", "--output", other).exit_code == 0
+    result = run(project / "baseline.json", other, "--json", command="compare")
+    assert result.exit_code == 0, result.output
+    candidates = {one["name"]: one["on_disk"] for one in json.loads(result.stdout)["candidates"]}
+    assert candidates == {
+        "baseline": (project / EXPORTED).stat().st_size,
+        "pairs": (project / "pairs.tflite").stat().st_size,
+    }
