@@ -3,7 +3,6 @@
 Tables are written without a converter, which would fold them back to their dense form and fix the sizes of inputs.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.program import UnsupportedError, translate
 from edge_embed.exporters.tflite.signatures import choose_signatures
 from edge_embed.exporters.tflite.translated import Translated
-from edge_embed.exporters.tflite.uses import Layout, choose_layouts
+from edge_embed.exporters.tflite.uses import Layout, choose_layouts, layouts_json
 from edge_embed.exporters.tflite.whole import translate_whole
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
@@ -47,7 +46,7 @@ def export_tflite(
     check_tables(lowered)
     layouts = choose_layouts(lowered.tables, tflite_table)
     made = _translated(lowered, layouts, tflite_sizes or {})
-    metadata = {**metadata_of(lowered), LAYOUTS_KEY: _layouts_json(made.hashes, layouts)}
+    metadata = {**metadata_of(lowered), LAYOUTS_KEY: layouts_json(made.hashes, layouts)}
     with new_file(path, force=force) as temporary:
         made.builder.write(temporary, {**metadata, **delegate_metadata(made.delegate)})
     return ExportedFile(
@@ -67,14 +66,3 @@ def _translated(
         with suppress(UnsupportedError):
             return translate(lowered, layouts)
     return translate_whole(lowered, layouts, choose_signatures(lowered.program, sizes))
-
-
-def _layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> str:
-    entries = {
-        table: {
-            "layout": layout.name,
-            "sha256": {tensor: digest for tensor, digest in hashes.items() if tensor.rpartition(".")[0] == table},
-        }
-        for table, layout in layouts.items()
-    }
-    return json.dumps(entries, sort_keys=True)

@@ -71,6 +71,14 @@ class ModelBuilder:
         self._graph.inputs, self._graph.outputs = list(inputs.values()), list(outputs.values())
         self._model.signatureDefs.append(self._signature(signature, inputs, outputs))
 
+    def adopt(self, model: Any) -> None:
+        """Say of the model what another says of itself, whose subgraphs have all been begun here."""
+        self._model.description, self._model.signatureDefs = model.description, model.signatureDefs
+        for entry in model.metadata or ():
+            content = model.buffers[entry.buffer].data
+            entry.buffer = self.add_buffer(np.asarray(() if content is None else content, np.uint8))
+            self._model.metadata.append(entry)
+
     def add_buffer(self, content: NDArray[Any]) -> int:
         """Add the content of tensors; what is there already is not added again."""
         digest = sha256(content)

@@ -1,5 +1,6 @@
 """Uses of a packed table in a TFLite graph, whatever its method: rows, bags, logits, the rows of the largest logits."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,18 @@ def stored_hashes(name: str, packed: Packed, layout: str) -> Mapping[str, str]:
     graph = Graph()
     add_use(graph, "rows", name, packed, layout, [graph.input("ids", "int32", (-1,))])
     return graph.hashes
+
+
+def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> str:
+    """What a file says of its layouts; hashes are those of the tensors of all tables, by name."""
+    entries = {
+        table: {
+            "layout": layout.name,
+            "sha256": {tensor: digest for tensor, digest in hashes.items() if tensor.rpartition(".")[0] == table},
+        }
+        for table, layout in layouts.items()
+    }
+    return json.dumps(entries, sort_keys=True)
 
 
 def add_use(

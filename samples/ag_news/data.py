@@ -3,33 +3,12 @@
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from datasets import PADDING, UNKNOWN, number_words
-from torch import Tensor
+from datasets import number_words
+from text_task import Texts, encode
 
 _LONGEST = 60  # words of a text that are read; 19 of 20 have no more
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Texts and their classes.
-
-    Attributes:
-        ids: words, int64 [texts, 60], padded at the end.
-        classes: int64 [texts], from 0.
-    """
-
-    ids: Tensor
-    classes: Tensor
-
-    def __getitem__(self, index: slice | Tensor) -> "Texts":
-        return Texts(self.ids[index], self.classes[index])
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def words_of(text: str) -> list[str]:
@@ -60,8 +39,4 @@ def _test_rows(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _encoded(rows: list[tuple[int, str]], vocabulary: dict[str, int]) -> Texts:
-    ids = torch.full((len(rows), _LONGEST), PADDING)
-    for at, (_, text) in enumerate(rows):
-        known = [vocabulary.get(word, UNKNOWN) for word in words_of(text)[:_LONGEST]]
-        ids[at, : len(known)] = torch.tensor(known, dtype=torch.int64)
-    return Texts(ids, torch.tensor([label - 1 for label, _ in rows]))
+    return encode([(label - 1, words_of(text)) for label, text in rows], vocabulary, _LONGEST)

@@ -1,20 +1,15 @@
 """Trains the classifier with each table, exports, validates and compares."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import torch
 from comparison import Result
 from datasets import unpacked
 from options import Options
-from torch import Tensor, nn
-from torch.nn import functional
-from training import Batch, Part, Recipe, Task, compare
+from text_task import TextTask
+from torch import nn
+from training import Recipe, compare
 
-from ag_news.data import Texts, read
+from ag_news.data import read
 from ag_news.model import TABLES, Classifier
 
-_BATCH = 64
 _HELD_OUT = 2000
 
 RECIPES = {
@@ -25,52 +20,16 @@ RECIPES = {
 }
 
 
-class NewsTask(Task[Classifier]):
-    """Classes of news.
-
-    Args:
-        folder: of the data set.
-    """
-
-    metric = "accuracy"
-
-    def __init__(self, folder: Path) -> None:
-        self.vocabulary, texts, self.test = read(folder)
-        texts = texts[torch.randperm(len(texts))]
-        self.validation, self.training = texts[:_HELD_OUT], texts[_HELD_OUT:]
-
-    @property
-    def rows(self) -> int:
-        """Words that have an id."""
-        return len(self.vocabulary)
+class NewsTask(TextTask[Classifier]):
+    """Classes of news."""
 
     def model(self, table: nn.Module) -> Classifier:
         """The classifier."""
         return Classifier(table)
 
-    def batches(self) -> Iterator[Batch]:
-        """Ids and classes."""
-        for batch in torch.randperm(len(self.training)).split(_BATCH):
-            yield self.training.ids[batch], self.training.classes[batch]
-
-    def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        """Cross entropy."""
-        ids, classes = batch
-        return functional.cross_entropy(model(ids), classes)
-
-    def score(self, model: Classifier, part: Part) -> float:
-        """The share of texts whose class is the likeliest."""
-        texts: Texts = getattr(self, part)
-        found = torch.cat([model(ids).argmax(-1) for ids in texts.ids.split(_BATCH)])
-        return float((found == texts.classes).float().mean())
-
-    def example(self) -> Tensor:
-        """A few texts."""
-        return self.test.ids[:4]
-
 
 def run(options: Options) -> list[Result]:
     """Classify news by the mean of their words' vectors, with a dense table and three compressed ones."""
     with unpacked(options.data, "agnews20k") as folder:
-        task = NewsTask(folder)
+        task = NewsTask(*read(folder), held_out=_HELD_OUT)
     return compare(task, RECIPES, options)

@@ -17,11 +17,20 @@ Rows = NDArray[np.float32]
 Packed = edge_embed.PackedDPQ | edge_embed.PackedANT | edge_embed.PackedTT
 
 
-def dpq(rows: Rows, num_codes: int, num_groups: int, padding_idx: int | None = None) -> edge_embed.PackedDPQ:
-    """Product quantisation: rows [n, d], each group of d / D columns by one of K centres."""
+def dpq(
+    rows: Rows,
+    num_codes: int,
+    num_groups: int,
+    padding_idx: int | None = None,
+    counts: NDArray[np.float64] | None = None,
+) -> edge_embed.PackedDPQ:
+    """Product quantisation: rows [n, d], each group of d / D columns by one of K centres.
+
+    Rows that come up often can be met better: ``counts`` [n] says how often each does.
+    """
     codes, values = [], []
     for group in np.split(rows, num_groups, axis=1):  # [n, d / D]
-        clusters = KMeans(num_codes, n_init=1, max_iter=20, random_state=0).fit(group)
+        clusters = KMeans(num_codes, n_init=1, max_iter=20, random_state=0).fit(group, sample_weight=counts)
         codes.append(clusters.labels_)
         values.append(clusters.cluster_centers_.astype(np.float32))
     return edge_embed.PackedDPQ.from_codes(np.stack(codes, 1), np.stack(values), padding_idx)

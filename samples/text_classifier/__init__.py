@@ -1,0 +1,1 @@
+"""Praise or blame: a small model of sentences in TFLite, from training to LiteRT."""

@@ -1,0 +1,83 @@
+"""Classifying texts, as rows of word ids: the data, and the task that is trained."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from datasets import PADDING, UNKNOWN
+from torch import Tensor, nn
+from torch.nn import functional
+from training import Batch, Model, Part, Task
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts and their classes.
+
+    Attributes:
+        ids: words, int64 [texts, words], padded at the end.
+        classes: int64 [texts], from 0.
+    """
+
+    ids: Tensor
+    classes: Tensor
+
+    def __getitem__(self, index: slice | Tensor) -> "Texts":
+        return Texts(self.ids[index], self.classes[index])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def encode(rows: Sequence[tuple[int, list[str]]], vocabulary: Mapping[str, int], longest: int) -> Texts:
+    """Classes and words as numbers; at most ``longest`` words of a text are read."""
+    ids = torch.full((len(rows), longest), PADDING)
+    for at, (_, words) in enumerate(rows):
+        known = [vocabulary.get(word, UNKNOWN) for word in words[:longest]]
+        ids[at, : len(known)] = torch.tensor(known, dtype=torch.int64)
+    return Texts(ids, torch.tensor([label for label, _ in rows]))
+
+
+class TextTask(Task[Model]):
+    """Classes of texts.
+
+    Args:
+        vocabulary: ids by word.
+        texts: for training, in any order.
+        test: for the score in the end.
+        held_out: how many of the texts are for validation.
+    """
+
+    metric = "accuracy"
+
+    def __init__(self, vocabulary: Mapping[str, int], texts: Texts, test: Texts, held_out: int) -> None:
+        self.vocabulary, self.test = vocabulary, test
+        texts = texts[torch.randperm(len(texts))]
+        self.validation, self.training = texts[:held_out], texts[held_out:]
+
+    @property
+    def rows(self) -> int:
+        """Words that have an id."""
+        return len(self.vocabulary)
+
+    def batches(self) -> Iterator[Batch]:
+        """Ids and classes."""
+        for batch in torch.randperm(len(self.training)).split(_BATCH):
+            yield self.training.ids[batch], self.training.classes[batch]
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Cross entropy."""
+        ids, classes = batch
+        return functional.cross_entropy(model(ids), classes)
+
+    def score(self, model: nn.Module, part: Part) -> float:
+        """The share of texts whose class is the likeliest."""
+        texts: Texts = getattr(self, part)
+        found = torch.cat([model(ids).argmax(-1) for ids in texts.ids.split(_BATCH)])
+        return float((found == texts.classes).float().mean())
+
+    def example(self) -> Tensor:
+        """A few texts."""
+        return self.test.ids[:4]
