@@ -156,6 +156,7 @@ class ExportReport:
         hints = [hint for table in self.tables if (hint := table.hint())]
         tokenizer = [] if self.tokenizer is None else [self.tokenizer.render()]
         signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in self.signatures.items()]
+        signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
         return Group(tables, shapes, *signatures, *hints, *tokenizer, *written)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,11 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.exporters.tflite.cut import CutProgram
+from edge_embed.exporters.tflite.signatures import not_at
 from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
+
+# What the converter's compiler says behind the place in the source of the model.
+_FAILURE = re.compile(r" error: (.+)")
 
 
 def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
@@ -42,7 +48,9 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
             converter.convert().export(str(path))
             return path.read_bytes()
     except Exception as error:  # whatever the converter raises
-        raise BadInputError(f"the model cannot be expressed in TFLite: {one_line(error)}; use --target onnx") from error
+        reason = _FAILURE.search(str(error))
+        why = f"{reason[1]:.300}" if reason else one_line(error)
+        raise BadInputError(f"the model cannot be expressed in TFLite: {why}; use --target onnx") from error
 
 
 def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
@@ -52,18 +60,18 @@ def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
         BadInputError: if the program does not run at these sizes.
     """
     program = cut.lowered.program
-    shapes = [
-        [size if isinstance(size, int) else sizes[size] for size in declared.shape] for declared in program.inputs
-    ]
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            inputs = [torch.zeros(shape, dtype=declared.dtype)
-                      for shape, declared in zip(shapes, program.inputs, strict=True)]  # fmt: skip
+            inputs = [torch.zeros(declared.sizes(sizes), dtype=declared.dtype) for declared in program.inputs]
             values = _GivenValues(cut)
             values.run(*inputs)
+    except DynamicOutputShapeException as error:
+        raise BadInputError(
+            f"the operator {error.func} gives a tensor whose size depends on values, which TFLite cannot: "
+            "remove it from the model, or use --target onnx"
+        ) from error
     except Exception as error:  # whatever its operators raise
-        spelled = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        raise BadInputError(f"the model does not run at {spelled}: {one_line(error)}") from error
+        raise not_at(sizes, error) from error
     fakes = [*inputs, *(values.found[value.name] for value in cut.given)]
     return tuple(torch.zeros(fake.shape, dtype=fake.dtype) for fake in fakes)
 

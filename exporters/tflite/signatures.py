@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 
-from edge_embed.errors import BadInputError
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE
 from edge_embed.program.program import Program, Sizes
+
+_LARGEST = 2**31 - 1  # sizes are 32-bit numbers
+_MOST_BYTES = 1 << 28  # of an input; a model is tried at every size
 
 
 def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> dict[str, Sizes]:
@@ -16,7 +23,8 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
         wanted: sizes by name of the dimension.
 
     Raises:
-        BadInputError: if there is no such dimension, or a size is below 1.
+        BadInputError: if there is no such dimension, or a size is below 1 or more than the format has room for, or the
+            program does not run at it.
     """
     example = program.dynamic_sizes(program.example_inputs)
     _check(wanted, example)
@@ -26,7 +34,41 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
     for combination in product(*sizes.values()):
         chosen = dict(zip(sizes, combination, strict=True))
         signatures["_".join(f"{name}_{chosen[name]}" for name in varied) or ONLY_SIGNATURE] = chosen
+        _check_run(program, chosen)
     return signatures
+
+
+def not_at(sizes: Sizes, error: Exception) -> BadInputError:
+    """What to say where a program does not run at some sizes."""
+    spelled = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return BadInputError(f"the model does not run at {spelled}: {one_line(error)}; expected sizes that it takes")
+
+
+def _check_run(program: Program, sizes: Sizes) -> None:
+    """Refuse sizes beyond a table that is looked up by position, and those that memory has no room for.
+
+    Other values than the example's may be wrong for the model, so nothing else that it raises counts.
+    """
+    for declared, example in zip(program.inputs, program.example_inputs, strict=True):
+        if (nbytes := prod(declared.sizes(sizes)) * example.itemsize) > _MOST_BYTES:
+            got = f"input {declared.name} of {nbytes:,} bytes"
+            raise BadInputError(f"tflite_sizes: got an {got}, expected at most {_MOST_BYTES:,}: choose smaller sizes")
+    try:
+        program.run(*map(_tiled, program.example_inputs, (declared.sizes(sizes) for declared in program.inputs)))
+    except IndexError as error:
+        raise not_at(sizes, error) from error
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error):
+            raise not_at(sizes, error) from error
+    except BadInputError:
+        return
+
+
+def _tiled(example: Tensor, shape: Sequence[int]) -> Tensor:
+    """The example over and over in a shape."""
+    for axis, size in enumerate(shape):
+        example = example.index_select(axis, torch.arange(size) % max(1, example.shape[axis]))
+    return example
 
 
 def _check(wanted: Mapping[str, Sequence[int]], dynamic: Sizes) -> None:
@@ -34,5 +76,6 @@ def _check(wanted: Mapping[str, Sequence[int]], dynamic: Sizes) -> None:
         if name not in dynamic:
             expected = f"one of {', '.join(dynamic)}" if dynamic else "none, for all dimensions are fixed"
             raise BadInputError(f"tflite_sizes: got the dimension {name!r:.80}, expected {expected}")
-        if not several or min(several) < 1:
-            raise BadInputError(f"tflite_sizes: got {list(several)} for {name}, expected sizes of at least 1")
+        if not several or min(several) < 1 or max(several) > _LARGEST:
+            got = f"tflite_sizes: got {list(several)} for {name}"
+            raise BadInputError(f"{got}, expected sizes of 1 to {_LARGEST}, such as sequence=64,128")

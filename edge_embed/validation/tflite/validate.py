@@ -110,8 +110,12 @@ class _Validation:
         )
 
     def _structure(self) -> tuple[Check, ...]:
-        operators = Check("structure", "passed", f"{sum(self._stored.model.operators.values())} operators")
-        return (operators, *self._stored.delegate_checks())
+        structure = Check("structure", "passed", f"{sum(self._stored.model.operators.values())} operators")
+        got = tuple(port.name for port in self._stored.model.outputs)
+        if got != self._program.output_names:
+            detail = f"got outputs {', '.join(got)}; expected {', '.join(self._program.output_names)}: export again"
+            structure = Check("structure", "failed", detail)
+        return (structure, *self._stored.delegate_checks())
 
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
         uses = {call.name: call for call in calls}

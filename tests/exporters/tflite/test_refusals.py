@@ -25,6 +25,16 @@ class Products(Tagger):
         return self.words(ids).cumprod(-1)
 
 
+class Chosen(Tagger):
+    def forward(self, ids):
+        return self.words(ids.nonzero()[:, 0])
+
+
+class Wide(Tagger):
+    def forward(self, ids):
+        return self.words(ids).double().sum(-1)
+
+
 class Sorted(Tagger):
     def forward(self, ids):
         return self.words(ids).sort(-1)[0]
@@ -47,6 +57,8 @@ def test_the_rest_of_a_model_without_its_converter(export, tmp_path, monkeypatch
     ("model", "message"),
     [
         (Products, r"cannot be expressed in TFLite: .*cumprod.*use --target onnx"),
+        (Chosen, r"aten.nonzero.default gives a tensor whose size depends on values.*use --target onnx"),
+        (Wide, r"cannot be expressed in TFLite: failed to legalize operation 'tfl.sum'.*use --target onnx"),
         (Sorted, r"needs the operators .*STABLEHLO_SORT, which not every runtime of TFLite has: use --target onnx"),
     ],
 )
@@ -61,13 +73,33 @@ def test_operators_that_the_converter_or_a_runtime_has_not(export, tmp_path, mod
     ("sizes", "message"),
     [
         ({"length": [3]}, "got the dimension 'length', expected one of batch, sequence"),
-        ({"sequence": [3, 0]}, r"got \[3, 0\] for sequence, expected sizes of at least 1"),
+        ({"sequence": [3, 0]}, r"got \[3, 0\] for sequence, expected sizes of 1 to 2147483647, such as"),
+        ({"sequence": [10**11]}, r"got \[100000000000\] for sequence, expected sizes of 1 to 2147483647"),
+        (
+            {"sequence": [2**31 - 1], "batch": [2**31 - 1]},
+            r"got an input ids of .* bytes, expected at most 268,435,456: choose smaller sizes",
+        ),
         ({"batch": []}, r"got \[\] for batch, expected sizes"),
     ],
 )
 def test_sizes_that_no_signature_can_have(export, tmp_path, sizes, message):
     with pytest.raises(BadInputError, match=message):
         export(edge_embed.DPQEmbedding(20, 12, 16, 4), tflite_sizes=sizes)
+    assert not list(tmp_path.rglob("*.tflite"))
+
+
+class Positions(Tagger):
+    def __init__(self):
+        super().__init__()
+        self.positions = nn.Embedding(8, 12)
+
+    def forward(self, ids):
+        return self.words(ids) + self.positions(torch.arange(ids.shape[1]))
+
+
+def test_a_size_beyond_a_table_of_positions(export, tmp_path):
+    with pytest.raises(BadInputError, match=r"does not run at batch=2, sequence=9: IndexError: .*expected sizes"):
+        export(Positions(), tflite_sizes={"sequence": [8, 9]})
     assert not list(tmp_path.rglob("*.tflite"))
 
 
