@@ -33,6 +33,18 @@ void FillAnchorIds(Reader& in, int64_t num_anchors, int64_t size, Block* block) 
   }
 }
 
+void SetBlocks(const Block& row_offsets, const Block& anchor_ids, const Block& weights, const Block& anchors,
+               ee_ant_table* table) {
+  table->row_offsets = row_offsets.data.get();
+  table->row_offsets_bytes = row_offsets.size;
+  table->anchor_ids = anchor_ids.data.get();
+  table->anchor_ids_bytes = anchor_ids.size;
+  table->weights = weights.data.get();
+  table->weights_bytes = weights.size;
+  table->anchors = anchors.data.get();
+  table->anchors_bytes = anchors.size;
+}
+
 // Rows of all anchors, which are made by a product, some of them damaged.
 void FuzzDense(Reader& in) {
   constexpr int64_t kRows = 5, kColumns = 56;
@@ -62,14 +74,7 @@ void FuzzDense(Reader& in) {
   }
   in.Bytes(weights.data.get(), weights.size / 4);
   in.Bytes(anchors.data.get(), anchors.size / 64);
-  table.row_offsets = row_offsets.data.get();
-  table.row_offsets_bytes = row_offsets.size;
-  table.anchor_ids = anchor_ids.data.get();
-  table.anchor_ids_bytes = anchor_ids.size;
-  table.weights = weights.data.get();
-  table.weights_bytes = weights.size;
-  table.anchors = anchors.data.get();
-  table.anchors_bytes = anchors.size;
+  SetBlocks(row_offsets, anchor_ids, weights, anchors, &table);
   FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
 }
 
@@ -104,14 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       TakeBlock(in, small ? table.num_anchors * table.embedding_dim * SizeOfType(table.anchor_type) : -1);
   if ((in.Take<uint8_t>() & 7) != 0) FillRowOffsets(in, &row_offsets);
   if ((in.Take<uint8_t>() & 7) != 0) FillAnchorIds(in, table.num_anchors, id_size, &anchor_ids);
-  table.row_offsets = row_offsets.data.get();
-  table.row_offsets_bytes = row_offsets.size;
-  table.anchor_ids = anchor_ids.data.get();
-  table.anchor_ids_bytes = anchor_ids.size;
-  table.weights = weights.data.get();
-  table.weights_bytes = weights.size;
-  table.anchors = anchors.data.get();
-  table.anchors_bytes = anchors.size;
+  SetBlocks(row_offsets, anchor_ids, weights, anchors, &table);
 
   FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
   FuzzGather<int32_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i32);

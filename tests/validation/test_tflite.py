@@ -56,6 +56,22 @@ def test_what_was_exported_passes_on_every_runtime_that_is_there(tmp_path, metho
         assert all(check.detail.startswith("bit-identical") for check in table.paths if check.status == "passed")
 
 
+class Named(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.embedding = layer
+
+    def forward(self, ids):
+        return {"rows": self.embedding(ids), "ids": ids}
+
+
+def test_a_file_with_other_outputs_fails(dpq, tmp_path):
+    edge_embed.save(Named(LAYERS["dpq"]()), tmp_path / "named.pt", torch.tensor([[1, 2]]))
+    report = edge_embed.validate(tmp_path / "named.pt", dpq / "model.tflite", options=QUICK)
+    assert report.exit_code == 3
+    assert report.failures()[0] == "file: structure: got outputs output; expected rows, ids_output: export again"
+
+
 @pytest.mark.parametrize("tensor", ["codes", "values"])
 def test_a_flipped_bit_fails(dpq, tmp_path, tensor):
     from edge_embed.inspection.tflite_file import read_tflite
