@@ -84,7 +84,6 @@ class _Part:
         self._subgraph, self._numbers = subgraph, numbers
         self._tensors: dict[Value, Tensor] = {}
         self._renamed: set[int] = set()
-
         for tensor in () if subgraph is None else subgraph.tensors:
             tensor.name = prefix.encode() + tensor.name
 
