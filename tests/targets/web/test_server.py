@@ -25,6 +25,7 @@ class TestServer:
         for method in ("GET", "PUT"):
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(urllib.request.Request(origin + asked, b"x", method=method))
+            refused.value.close()
             assert refused.value.code == 404
         assert not server.ended
 
