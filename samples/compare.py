@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import torch
 from comparison import Result
-from options import Options
+from options import Options, data_option
 from rich.console import Console
 from rich.table import Table
 
@@ -24,14 +24,7 @@ _WIDTH = 120  # of a table in a log, which has no width of its own
 
 @click.command()
 @click.argument("sample", type=click.Choice(_NAMES))
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    required=True,
-    envvar="EDGE_EMBED_DATA",
-    show_envvar=True,
-    help="Folder with the archives (*.tar.xz) of the data sets; nothing is written there.",
-)
+@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
 @click.option("--quick", is_flag=True, help="Less data and fewer epochs: shows the way, learns less.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
 @click.option(

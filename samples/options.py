@@ -1,7 +1,25 @@
 """What the user of a sample asked for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def data_option(text: str, required: bool = False) -> Callable[[_Command], _Command]:
+    """``--data``: the folder with the archives of the data sets, or the variable EDGE_EMBED_DATA."""
+    return click.option(
+        "--data",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        required=required,
+        envvar="EDGE_EMBED_DATA",
+        show_envvar=True,
+        help=text,
+    )
 
 
 @dataclass(frozen=True)

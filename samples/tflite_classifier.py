@@ -14,6 +14,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
+from options import data_option
 from pretrained import fit
 from text_classifier import sentences
 from text_classifier.litert import open_litert
@@ -70,13 +71,7 @@ class Model:
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Overwritten.")
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="EDGE_EMBED_DATA",
-    show_envvar=True,
-    help=f"Folder with {sentences.SST2}.tar.xz, whose words are counted. Without it the sentences are made up.",
-)
+@data_option(f"Folder with {sentences.SST2}.tar.xz, whose words are counted. Without it the sentences are made up.")
 @click.option("--vocabulary", type=FILE, help="Lines of a word and its id. Default: vocab.txt in the archive of FILE.")
 @click.option("--num-codes", type=click.IntRange(2, 65536), default=16, show_default=True, help="K of the table.")
 @click.option("--num-groups", type=click.IntRange(min=1), help="D of the table. Default: half of its columns.")

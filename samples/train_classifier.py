@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from datasets import PADDING, number_words
 from numpy.typing import NDArray
+from options import data_option
 from text_classifier import sentences
 from text_classifier.litert import FileClassifier
 from text_classifier.model import SentenceClassifier, table
@@ -49,13 +50,7 @@ class SentenceTask(TextTask[SentenceClassifier]):
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="EDGE_EMBED_DATA",
-    show_envvar=True,
-    help=f"Folder with {sentences.SST2}.tar.xz. Without it the sentences are made up, and easy.",
-)
+@data_option(f"Folder with {sentences.SST2}.tar.xz. Without it the sentences are made up, and easy.")
 @click.option("--quick", is_flag=True, help="Fewer sentences and epochs: shows the way, learns less.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
 @click.option(
