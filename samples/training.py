@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
+import numpy as np
 import torch
 from comparison import Comparison, Result
+from numpy.typing import NDArray
 from options import Options
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -75,6 +77,12 @@ class Task(ABC, Generic[Model]):
     def example(self) -> Tensor:
         """Ids as the exported model will get them; its sizes are examples too."""
 
+    def counts(self) -> NDArray[np.int64]:
+        """How often each row comes up in the training data, [rows]."""
+        ids = torch.cat([batch[0].flatten() for batch in self.batches()])
+        counts: NDArray[np.int64] = torch.bincount(ids, minlength=self.rows).numpy()
+        return counts
+
 
 def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) -> list[Result]:
     """Train, export and validate the model with each table; epochs are chosen on the validation data."""
@@ -89,7 +97,7 @@ def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) 
 def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     """A trained model in eval mode, of the epoch with the best validation score."""
     model = task.model(recipe.table(task.rows))
-    optimizer = _optimizer(model, task.rate, recipe)
+    optimizer = optimizer_of(model, task.rate, recipe)
     best, kept = -math.inf, model.state_dict()
     with _bar() as bar:
         progress = bar.add_task(name, total=epochs, note="")
@@ -106,10 +114,15 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
 def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer) -> None:
     model.train()
     for batch in task.batches():
-        optimizer.zero_grad()
-        task.loss(model, batch).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        step(task, model, optimizer, batch)
+
+
+def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
+    """One batch of training."""
+    optimizer.zero_grad()
+    task.loss(model, batch).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
 
 
 @torch.no_grad()
@@ -118,7 +131,8 @@ def evaluate(task: Task[Model], model: Model, part: Part) -> float:
     return task.score(model.eval(), part)
 
 
-def _optimizer(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.Optimizer:
+def optimizer_of(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam, at the recipe's rate for the table and at ``rate`` for the rest."""
     table = {id(parameter) for parameter in model.get_submodule("table").parameters()}
     groups = [
         {"params": [p for p in model.parameters() if id(p) in table], "lr": recipe.rate},

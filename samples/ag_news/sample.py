@@ -10,7 +10,7 @@ from training import Recipe, compare
 from ag_news.data import read
 from ag_news.model import TABLES, Classifier
 
-_HELD_OUT = 2000
+HELD_OUT = 2000
 
 RECIPES = {
     "dense": Recipe(TABLES["dense"], epochs=4, quick_epochs=2, rate=1e-2),
@@ -31,5 +31,5 @@ class NewsTask(TextTask[Classifier]):
 def run(options: Options) -> list[Result]:
     """Classify news by the mean of their words' vectors, with a dense table and three compressed ones."""
     with unpacked(options.data, "agnews20k") as folder:
-        task = NewsTask(*read(folder), held_out=_HELD_OUT)
+        task = NewsTask(*read(folder), held_out=HELD_OUT)
     return compare(task, RECIPES, options)

@@ -1,0 +1,79 @@
+"""What is compared at equal bytes: a dense table, trained as such, cut down afterwards.
+
+svd   the best matrix of rank r
+pq    k-means in each group of columns, rows weighted by how often they come up
+tt    a tensor train, by singular value decompositions
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pretrained import fit
+
+from edge_embed.layers.factorization import column_shape, row_shape
+from edge_embed.packed import bits
+
+Rows = NDArray[np.float32]
+
+WAYS = ("svd", "pq", "tt")
+_CORES = 3
+_CODES = (16, 4, 2)  # of each group: fewer where not even that many fit
+
+
+def cut_down(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> dict[str, Rows]:
+    """Rows [n, d] as each way gives them back from at most ``nbytes``; a way that needs more is left out.
+
+    Args:
+        rows: of the dense table.
+        counts: how often each comes up in training, [n].
+        nbytes: of the compressed table.
+    """
+    tables = _svd(rows, nbytes), _pq(rows, counts, nbytes), _tt(rows, nbytes)
+    found = dict(zip(WAYS, tables, strict=True))
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _svd(rows: Rows, nbytes: int) -> Rows | None:
+    rank = nbytes // (4 * sum(rows.shape))
+    if rank == 0:
+        return None
+    left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    found: Rows = (left[:, :rank] * sizes[:rank]) @ right[:rank]
+    return found
+
+
+def _pq(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> Rows | None:
+    n, dim = rows.shape
+    for codes in _CODES:
+        fitting = [
+            groups
+            for groups in range(1, dim + 1)
+            if dim % groups == 0 and n * bits.row_bytes(groups, bits.bits_for(codes)) + 4 * codes * dim <= nbytes
+        ]
+        if fitting:
+            weights = counts.astype(np.float64) + 1  # a word of the test may have come up once, in validation
+            return fit.dpq(rows, codes, max(fitting), counts=weights).rows(np.arange(n))
+    return None
+
+
+def _tt(rows: Rows, nbytes: int) -> Rows | None:
+    n, dim = rows.shape
+    shapes = row_shape(n, _CORES), column_shape(dim, _CORES)
+    sizes = [i * j for i, j in zip(*shapes, strict=True)]
+    most = 0
+    while 4 * _numbers(sizes, most + 1) <= nbytes and most < max(sizes) ** 2:
+        most += 1
+    return fit.tt(rows, *shapes, rank=most).rows(np.arange(n)) if most else None
+
+
+def _numbers(sizes: list[int], rank: int) -> int:
+    """Of the cores, were every rank ``rank``."""
+    first, *middle, last = sizes
+    return rank * (first + last) + rank**2 * sum(middle)
+
+
+def replace_rows(table: torch.nn.Module, rows: Rows) -> None:
+    """Put other rows into a dense table, and so into an output layer that shares it."""
+    weight = table.get_parameter("weight")
+    with torch.no_grad():
+        weight.copy_(torch.from_numpy(rows))

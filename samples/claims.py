@@ -1,0 +1,122 @@
+"""Tries what the papers claim: one task, a dense table and compressed ones at several ratios, from several seeds.
+
+Usage: python samples/claims.py ag_news --data FOLDER --seeds 5 --output FOLDER
+"""
+
+import dataclasses
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from baselines import WAYS
+from options import Options, data_option
+from scipy import stats
+from trials import Trial, run_trials, step_costs
+
+from edge_embed.report.markdown.blocks import join, table
+
+_NAMES = ("ag_news",)
+_BUILD = Path(__file__).parents[1] / "build" / "claims"
+_NOTE = """\
+Means over the seeds with 95 % intervals (Student's t). *less dense*: differences within a seed. *at equal bytes*: what
+the dense model of the same seed loses or gains on the method when its table is cut down to as many bytes afterwards, by
+a matrix of low rank, by product quantisation weighted by frequency, or by TT-SVD. *step*: median time of a training
+step relative to the dense model with Adam, in turns. Epochs and settings were chosen by validation data."""
+
+
+@click.command()
+@click.argument("sample", type=click.Choice(_NAMES))
+@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first.")
+@click.option("--quick", is_flag=True, help="Fewer epochs, and no choice of settings: shows the way, learns less.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
+)
+def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None) -> None:
+    """Train the models of a SAMPLE from several seeds, and write how the methods compare with a dense table.
+
+    Progress goes to stderr, the report to stdout too.
+    """
+    options = Options(data, quick, seed, output or _BUILD / sample)
+    options.output.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # faster where models are this small; times of steps are to be those of one core
+    module = import_module(f"{sample}.claims")
+    make_task = module.make_task(options)
+    trials = run_trials(make_task, module.CANDIDATES, seeds, options)
+    torch.manual_seed(seed)
+    task = make_task()
+    recipes = {trial.method: module.CANDIDATES[trial.method][trial.setting] for trial in trials}
+    costs = step_costs(task, recipes, quick)
+    results = {
+        "command": f"python samples/claims.py {sample} --seeds {seeds} --seed {seed}" + " --quick" * quick,
+        "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
+        "metric": task.metric,
+        "methods": [_summary(method, trials, costs[method]) for method in recipes],
+        "trials": [dataclasses.asdict(trial) for trial in trials],
+    }
+    (options.output / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    report = _markdown(results)
+    (options.output / "results.md").write_text(report, encoding="utf-8")
+    print(report, end="")
+
+
+def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> dict[str, Any]:
+    """What all seeds together say of a method."""
+    dense = {trial.seed: trial for trial in trials if trial.method == "dense"}
+    own = [trial for trial in trials if trial.method == method]
+    ratio = np.mean([dense[trial.seed].table_bytes / trial.table_bytes for trial in own])
+    return {
+        "method": method,
+        "setting": own[0].setting,
+        "ratio": float(ratio),
+        "score": _interval([trial.test for trial in own]),
+        "difference": None if method == "dense" else _interval([trial.test - dense[trial.seed].test for trial in own]),
+        "cut down": {
+            way: _interval([trial.cut_down[way] - trial.test for trial in own])
+            for way in WAYS
+            if all(way in trial.cut_down for trial in own)
+        },
+        "step cost": float(np.median(costs)),
+    }
+
+
+def _interval(values: Sequence[float]) -> dict[str, float]:
+    """Mean and half the width of its 95 % interval by Student's t; infinite for one seed."""
+    half = stats.sem(values) * stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else np.inf
+    return {"mean": float(np.mean(values)), "half": float(half)}
+
+
+def _markdown(results: Mapping[str, Any]) -> str:
+    header = ["method", "ratio", results["metric"], "less dense", *(f"{way} at equal bytes" for way in WAYS), "step"]
+    rows = [
+        [
+            row["method"],
+            f"{row['ratio']:.1f}x",
+            _shown(row["score"], ""),
+            _shown(row["difference"], "+"),
+            *(_shown(row["cut down"].get(way), "+") for way in WAYS),
+            f"{row['step cost']:.2f}x",
+        ]
+        for row in results["methods"]
+    ]
+    return join([f"`{results['command']}` ({results['machine']})", table(header, rows), _NOTE])
+
+
+def _shown(interval: Mapping[str, float] | None, sign: str) -> str:
+    if interval is None:
+        return ""
+    half = f" ± {interval['half']:.2g}" if np.isfinite(interval["half"]) else ""
+    return f"{interval['mean']:{sign}.4g}{half}"
+
+
+if __name__ == "__main__":
+    main()

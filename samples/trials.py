@@ -1,0 +1,118 @@
+"""Trains a task with each table from several seeds; settings are chosen by the validation data alone.
+
+All that has the same seed has the same split into training and validation data and the same start of everything that
+is drawn before the table, so differences are taken within a seed.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import torch
+from baselines import cut_down, replace_rows
+from options import Options
+from torch import nn
+from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
+
+TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
+_COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
+_STEPS = 5
+
+Candidates = Mapping[str, Sequence[Recipe]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training run.
+
+    Attributes:
+        method: name of the recipes.
+        setting: which of them was chosen, from 0.
+        seed: of everything random.
+        validation: the metric of the epoch that was kept.
+        test: the same on the test part.
+        table_bytes: as packed; float32 for the dense table.
+        cut_down: the metric of the dense model of this seed with its table cut down to as many bytes, by way.
+    """
+
+    method: str
+    setting: int
+    seed: int
+    validation: float
+    test: float
+    table_bytes: int
+    cut_down: Mapping[str, float]
+
+
+def run_trials(
+    make_task: Callable[[], Task[Model]], candidates: Candidates, seeds: int, options: Options
+) -> list[Trial]:
+    """Every method from every seed; ``dense`` comes first, the others are compared with it."""
+    chosen = {method: _choose(make_task, recipes, method, options) for method, recipes in candidates.items()}
+    trials = []
+    for seed in range(options.seed, options.seed + seeds):
+        dense: Model | None = None
+        for method, setting in chosen.items():
+            task, model = _trained(make_task, candidates[method][setting], method, seed, options)
+            dense = model if dense is None else dense
+            nbytes = table_bytes(model)
+            others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
+            scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
+            trials.append(Trial(method, setting, seed, *scores, nbytes, others))
+    return trials
+
+
+def _choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
+    """The setting that does best on validation data."""
+    if len(recipes) == 1 or options.quick:
+        return 0
+    scores = []
+    for recipe in recipes:
+        task, model = _trained(make_task, recipe, method, TUNING_SEED, options)
+        scores.append(evaluate(task, model, "validation") * (1 if task.higher_is_better else -1))
+    return int(np.argmax(scores))
+
+
+def _trained(
+    make_task: Callable[[], Task[Model]], recipe: Recipe, method: str, seed: int, options: Options
+) -> tuple[Task[Model], Model]:
+    torch.manual_seed(seed)
+    task = make_task()
+    return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if options.quick else recipe.epochs)
+
+
+def _cut_down_scores(task: Task[Model], dense: Model, nbytes: int) -> dict[str, float]:
+    rows = dense.get_parameter("table.weight").detach().numpy()
+    scores = {}
+    for way, found in cut_down(rows, task.counts(), nbytes).items():
+        model = copy.deepcopy(dense)
+        replace_rows(model.get_submodule("table"), found)
+        scores[way] = evaluate(task, model, "test")
+    return scores
+
+
+def table_bytes(model: nn.Module) -> int:
+    """Of the table as it is stored."""
+    table = model.get_submodule("table")
+    if isinstance(table, nn.Embedding | nn.EmbeddingBag):
+        return table.weight.nbytes
+    nbytes: int = table.to_packed().nbytes
+    return nbytes
+
+
+def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
+    """Time of training steps relative to those of ``dense``, by method: a ratio a round, in which all take turns."""
+    random, batches = np.random.default_rng(0), [batch for _, batch in zip(range(_STEPS), task.batches(), strict=False)]
+    models = {method: task.model(recipe.table(task.rows)).train() for method, recipe in recipes.items()}
+    optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
+    rounds: list[dict[str, float]] = []
+    for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):
+        rounds.append({})
+        for method in random.permutation(list(models)):
+            begin = perf_counter()
+            for batch in batches:
+                step(task, models[method], optimizers[method], batch)
+            rounds[-1][method] = perf_counter() - begin
+    return {method: [times[method] / times["dense"] for times in rounds[1:]] for method in models}

@@ -1,0 +1,202 @@
+"""Trials of several methods from several seeds, on a task of a few numbers."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sklearn", reason="scikit-learn, which has the k-means, is missing: pip install 'edge-embed[dev]'")
+pytest.importorskip("scipy", reason="scipy, which has the intervals, is missing: pip install 'edge-embed[bench]'")
+
+import claims
+from baselines import WAYS, cut_down
+from click.testing import CliRunner
+from options import Options
+from torch import Tensor, nn
+from training import Batch, Part, Recipe, Task
+from trials import Trial, run_trials, step_costs
+
+import edge_embed
+
+ROOT = Path(__file__).parents[2]
+DATA = os.environ.get("EDGE_EMBED_DATA")
+
+N, DIM = 40, 8
+ROWS = np.random.default_rng(0).normal(size=(N, DIM)).astype(np.float32)
+COUNTS = np.arange(N)[::-1].copy()
+
+
+def error(found: np.ndarray) -> float:
+    return float(np.linalg.norm(found - ROWS))
+
+
+class TestCutDown:
+    def test_low_rank_is_the_best_that_fits(self) -> None:
+        rank = 3
+        left, sizes, right = np.linalg.svd(ROWS, full_matrices=False)
+        best = (left[:, :rank] * sizes[:rank]) @ right[:rank]
+        nbytes = 4 * rank * (N + DIM)
+        np.testing.assert_allclose(cut_down(ROWS, COUNTS, nbytes)["svd"], best, atol=1e-5)
+        assert error(cut_down(ROWS, COUNTS, nbytes - 1)["svd"]) > error(best) + 0.1
+
+    def test_codes_take_no_more_bytes_than_given(self) -> None:
+        table = 4 * 16 * DIM
+        with_four = cut_down(ROWS, COUNTS, table + 2 * N)["pq"]  # four codes of four bits a row
+        with_two = cut_down(ROWS, COUNTS, table + 2 * N - 1)["pq"]
+        assert {len(np.unique(group, axis=0)) for group in np.split(with_four, 4, axis=1)} == {16}
+        assert error(with_four) < error(with_two)
+
+    def test_frequent_rows_are_met_better(self) -> None:
+        counts = np.where(np.arange(N) < 10, 1000, 0)
+        plain, weighted = (cut_down(ROWS, each, 4 * 16 * DIM + N)["pq"] for each in (np.zeros_like(counts), counts))
+        assert np.linalg.norm((weighted - ROWS)[:10]) < 0.7 * np.linalg.norm((plain - ROWS)[:10])
+
+    def test_a_train_takes_no_more_bytes_than_given(self) -> None:
+        packed = edge_embed.TTEmbedding(N, DIM, rank=4).to_packed()
+        larger, smaller = (cut_down(ROWS, COUNTS, packed.nbytes + less)["tt"] for less in (400, -400))
+        assert error(larger) < error(smaller) < float(np.linalg.norm(ROWS))
+
+    def test_what_does_not_fit_is_left_out(self) -> None:
+        assert cut_down(ROWS, COUNTS, 4) == {}
+        assert tuple(cut_down(ROWS, COUNTS, 10**6)) == WAYS
+
+
+class Numbers(nn.Module):
+    def __init__(self, table: nn.Module) -> None:
+        super().__init__()
+        self.table = table
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids).sum(-1)
+
+
+class Halves(Task[Numbers]):
+    """Row i gives +1 for some rows and -1 for the others; which ones depends on the seed, as a split does."""
+
+    metric = "accuracy"
+    rows = N
+
+    def __init__(self) -> None:
+        self.signs = torch.randn(N).sign()
+
+    def model(self, table: nn.Module) -> Numbers:
+        return Numbers(table)
+
+    def batches(self) -> Iterator[Batch]:
+        for _ in range(10):
+            yield (torch.cat((torch.arange(N), torch.zeros(3, dtype=torch.int64))),)
+
+    def loss(self, model: Numbers, batch: Batch) -> Tensor:
+        return (model(batch[0]) - self.signs[batch[0]]).square().mean()
+
+    def score(self, model: Numbers, part: Part) -> float:
+        return float((model(torch.arange(N)).sign() == self.signs).float().mean())
+
+    def example(self) -> Tensor:
+        return torch.arange(3)
+
+
+def dense(rate: float) -> Recipe:
+    return Recipe(lambda rows: nn.Embedding(rows, DIM), epochs=5, quick_epochs=1, rate=rate)
+
+
+def codes(rows: int) -> nn.Module:
+    return edge_embed.DPQEmbedding(rows, DIM, num_codes=4, num_groups=4, variant="vq")
+
+
+CANDIDATES = {"dense": [dense(0.0), dense(0.1)], "dpq": [Recipe(codes, epochs=10, quick_epochs=1, rate=0.05)]}
+
+
+@pytest.fixture(scope="module")
+def trials() -> list[Trial]:
+    return run_trials(Halves, CANDIDATES, 2, Options(Path(), False, 3, Path()))
+
+
+class TestTrials:
+    def test_every_method_runs_from_every_seed(self, trials: list[Trial]) -> None:
+        found = [(trial.method, trial.seed) for trial in trials]
+        assert found == [("dense", 3), ("dpq", 3), ("dense", 4), ("dpq", 4)]
+
+    def test_validation_chooses_the_setting(self, trials: list[Trial]) -> None:
+        assert {trial.setting for trial in trials if trial.method == "dense"} == {1}  # the other learns nothing
+        assert all(trial.test == 1 for trial in trials if trial.method == "dense")
+
+    def test_bytes_are_those_of_the_packed_table(self, trials: list[Trial]) -> None:
+        assert [trial.table_bytes for trial in trials[:2]] == [4 * N * DIM, N * 1 + 4 * 4 * DIM]
+
+    def test_the_dense_table_is_cut_down_to_the_bytes_of_the_others(self, trials: list[Trial]) -> None:
+        assert not trials[0].cut_down
+        assert trials[1].cut_down.keys() <= set(WAYS)
+        assert all(0 <= score <= 1 for score in trials[1].cut_down.values())
+
+    def test_a_seed_gives_the_same_trial_again(self, trials: list[Trial]) -> None:
+        assert run_trials(Halves, CANDIDATES, 1, Options(Path(), False, 4, Path())) == trials[2:]
+
+    def test_counts_are_those_of_the_batches(self) -> None:
+        assert Halves().counts().tolist() == [40, *[10] * (N - 1)]
+
+    def test_dense_steps_cost_what_dense_steps_cost(self) -> None:
+        recipes = {name: recipes[-1] for name, recipes in CANDIDATES.items()}
+        costs = step_costs(Halves(), recipes, quick=True)
+        assert set(costs["dense"]) == {1.0}
+        assert len(costs["dpq"]) == len(costs["dense"])
+
+
+class TestCommand:
+    @pytest.fixture
+    def done(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+        import ag_news.claims
+
+        monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
+        monkeypatch.setattr(ag_news.claims, "CANDIDATES", CANDIDATES)
+        arguments = ["ag_news", "--data", str(tmp_path), "--seeds", "2", "--quick", "--output", str(tmp_path / "out")]
+        threads = torch.get_num_threads()
+        yield CliRunner().invoke(claims.main, arguments)
+        torch.set_num_threads(threads)
+
+    def test_it_writes_what_it_prints(self, done: Any, tmp_path: Path) -> None:
+        assert done.exit_code == 0, done.output
+        assert done.stdout == (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+        results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+        assert results["command"] == "python samples/claims.py ag_news --seeds 2 --seed 0 --quick"
+        assert results["command"] in done.stdout
+        assert [row["method"] for row in results["methods"]] == ["dense", "dpq"]
+        assert len(results["trials"]) == 4
+
+    def test_differences_are_within_a_seed(self, done: Any, tmp_path: Path) -> None:
+        results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+        test = {(trial["method"], trial["seed"]): trial["test"] for trial in results["trials"]}
+        differences = [test["dpq", seed] - test["dense", seed] for seed in (0, 1)]
+        got = results["methods"][1]["difference"]
+        assert got["mean"] == pytest.approx(np.mean(differences))
+        # t(0.975, 1) = 12.706; the standard error of two values is half their distance
+        assert got["half"] == pytest.approx(12.706 * abs(differences[0] - differences[1]) / 2, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
+def test_a_quick_run_on_the_news(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        ROOT / "samples" / "claims.py",
+        "ag_news",
+        "--seeds",
+        "1",
+        "--quick",
+        "--output",
+        tmp_path,
+    ]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {row["method"]: row for row in json.loads((tmp_path / "results.json").read_text())["methods"]}
+    assert rows["dense"]["score"]["mean"] > 0.85  # by chance: 0.25
+    for name, row in rows.items():
+        assert row["score"]["mean"] > 0.7, name
+        assert name == "dense" or (row["ratio"] > 4 and row["cut down"]), name
