@@ -18,7 +18,6 @@ from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
-from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, write_program
@@ -29,9 +28,8 @@ from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.tflite.validate import validate_tflite
 from edge_embed.validation.tokenizer import fit_tokenizer
-from edge_embed.validation.validate import validate_export
+from edge_embed.validation.validate_file import validate_file
 
 Model = nn.Module | StrPath
 
@@ -243,8 +241,7 @@ def validate(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
     )
     lowered = lower_program(program, progress)
-    validation = validate_tflite if is_tflite_file(Path(exported)) else validate_export
-    return validation(program, lowered, Path(exported), options, progress)
+    return validate_file(program, lowered, Path(exported), options, progress)
 
 
 def check(

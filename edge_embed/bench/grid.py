@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -13,6 +14,7 @@ from edge_embed.bench import tables
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
@@ -36,6 +38,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 # The runtimes of TFLite files are extras, so their uses are measured where they are asked for.
 _OF_TFLITE = tuple(use.name for use in TFLITE_USES)
 _USUAL = tuple(name for name in USES if name not in _OF_TFLITE)
+_USUAL_OF_TFLITE = tuple(use.name for use in TFLITE_USES if not use.elsewhere)
 _FEW_ROWS = 64
 
 
@@ -124,12 +127,13 @@ class Grid:
             check_k(number, MAX_K)
 
     @classmethod
-    def parse(cls, preset: str | None, of_file: bool, **given: Any) -> "Grid":
+    def parse(cls, preset: str | None, file: Path | None, **given: Any) -> "Grid":
         """A grid as it is given on the command line.
 
         Args:
             preset: the grid that what is given changes; None for that of the default values.
-            of_file: whether the tables are those of a file, so that nothing may be said about random ones.
+            file: whose tables are measured, so that nothing may be said about random ones; None for those. By default
+                those of a TFLite file are measured in LiteRT.
             given: fields of the grid: lists as text with commas, None for what was not given.
 
         Raises:
@@ -137,10 +141,12 @@ class Grid:
         """
         values = {name: _parsed(name, value) for name, value in given.items() if value is not None}
         for name in values:
-            if of_file and name in _OF_TABLES:
+            if file is not None and name in _OF_TABLES:
                 raise BadInputError(
                     f"{name}: got a value beside a file: it is for random tables, leave one of them out"
                 )
+        if file is not None and "use" not in values and is_tflite_file(file):
+            values["use"] = _USUAL_OF_TFLITE
         return replace(PRESETS[preset] if preset else cls(), **values)
 
     def subjects(self) -> list[Subject]:

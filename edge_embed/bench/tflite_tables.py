@@ -5,23 +5,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.bench.uses import USES, BenchUse, LiteRtBag, TfliteRuntimeBag
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.names import DELEGATE_KEY, LAYOUTS_KEY
-from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
-from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
+from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.exporters.tflite.uses import METHODS as TFLITE_METHODS
+from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.container import sha256
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import TableEntry, located, parse_manifest
 from edge_embed.packed.methods import METHODS
-
-_BYTE_VALUES = 256
 
 
 class TfliteTables:
@@ -52,7 +49,7 @@ class TfliteTables:
         entry, layout = self.entries[name], self.layouts[name]
         with located(f"{self._path}: table {name!r:.80}"):
             try:
-                tensors = _tensors(_Stored(self._model, name), entry, layout)
+                tensors = _tensors(StoredTable(self._model.tensors, name), entry, layout)
             except (KeyError, ValueError, IndexError) as error:
                 raise BadInputError(f"its tensors do not have the layout {layout!r:.80}: {error}") from error
             for tensor, digest in entry.sha256.items():
@@ -86,61 +83,9 @@ def _uses(use: str, fields: Mapping[str, str]) -> tuple[BenchUse, ...]:
     return LiteRtBag(mode), TfliteRuntimeBag(mode)
 
 
-class _Stored:
-    """The tensors of one table; what a layout adds at their ends is left out."""
-
-    def __init__(self, model: TfliteModel, table: str) -> None:
-        self._model, self._table = model, table
-
-    def get(self, tensor: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """The first numbers of a tensor."""
-        kind = np.dtype(dtype).newbyteorder("<")
-        nbytes = int(np.prod(shape, dtype=object)) * kind.itemsize
-        content = self._model.tensors[f"{self._table}.{tensor}"][:nbytes].tobytes()
-        return np.frombuffer(content, kind).reshape(shape)
-
-    def has(self, tensor: str) -> bool:
-        """Whether it is there; a scale of 1 is left out."""
-        return f"{self._table}.{tensor}" in self._model.tensors
-
-    def nbytes(self, tensor: str) -> int:
-        """Of a whole tensor."""
-        return self._model.tensors[f"{self._table}.{tensor}"].nbytes
-
-
-def _tensors(stored: _Stored, entry: TableEntry, layout: str) -> dict[str, NDArray[Any]]:
-    shape, specs = entry.shape, entry.shape.tensor_specs()
-    made: dict[str, NDArray[Any]] = {}
-    if layout == "pairs":
-        made["values"] = _values_of_pairs(stored, shape)  # type: ignore[arg-type]
-    elif layout == "fixed":
-        made |= _sparse_of_fixed(stored, shape)  # type: ignore[arg-type]
-    if "weight_scale" in specs and not stored.has("weight_scale"):
-        made["weight_scale"] = np.ones(1, np.float32)
+def _tensors(stored: StoredTable, entry: TableEntry, layout: str) -> dict[str, NDArray[Any]]:
+    made = TFLITE_METHODS[entry.method].read(stored, entry.shape, layout)
     return {
         name: made[name] if name in made else stored.get(name, spec.dtype, tuple(spec.shape))
-        for name, spec in specs.items()
-    }
-
-
-def _values_of_pairs(stored: _Stored, shape: DPQShape) -> NDArray[Any]:
-    """Of each byte with one code and zeros around it, the part of that code: [D or 1, K, s]."""
-    count, places = 8 // shape.bits, 1 if shape.shared else shape.row_bytes
-    sides = stored.get("pairs", shape.value_type, (places, _BYTE_VALUES, count, shape.sub_dim))
-    parts = [sides[:, np.arange(shape.num_codes) << shape.bits * at, at] for at in range(1 if shape.shared else count)]
-    return np.stack(parts, 1).reshape(shape.num_value_tables, shape.num_codes, shape.sub_dim)
-
-
-def _sparse_of_fixed(stored: _Stored, shape: ANTShape) -> dict[str, NDArray[Any]]:
-    """Entries that do not point behind the anchors, and where those of each row begin."""
-    kind = np.dtype(anchor_id_type(shape.num_anchors + 1))
-    width = stored.nbytes("anchor_ids") // (shape.num_embeddings * kind.itemsize)
-    ids = stored.get("anchor_ids", kind.name, (shape.num_embeddings, width))
-    inside = ids < shape.num_anchors
-    offsets = np.zeros(shape.num_embeddings + 1, np.int32)
-    np.cumsum(inside.sum(1), out=offsets[1:])
-    return {
-        "row_offsets": offsets,
-        "anchor_ids": ids[inside].astype(shape.anchor_id_type),
-        "weights": stored.get("weights", shape.weight_type, ids.shape)[inside],
+        for name, spec in entry.shape.tensor_specs().items()
     }

@@ -48,12 +48,8 @@ def bench(out: Output, file: Path | None, preset: str | None, plot: Path | None,
     """
     from edge_embed.bench.grid import Grid
     from edge_embed.bench.run import bench as measure
-    from edge_embed.bench.uses import TFLITE_USES
-    from edge_embed.inspection.inspect import is_tflite_file
 
-    if file is not None and given["use"] is None and is_tflite_file(file):
-        given["use"] = ",".join(use.name for use in TFLITE_USES if not use.elsewhere)
-    grid = Grid.parse(preset, file is not None, **given)
+    grid = Grid.parse(preset, file, **given)
     with out.progress() as progress:
         report = measure(grid, file, plot, force, progress)
     out.finish(report)

@@ -67,15 +67,13 @@ def _exported(path: Path, program: Program) -> Run:
 def _in_litert(path: Path, program: Program) -> Run:
     """By the operators of the file, which need nothing of ours."""
     model = LiteRtModel(path)
+    types = {declared.name: array(torch.empty(0, dtype=declared.dtype)).dtype for declared in program.inputs}
 
     def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
-        types = {declared.name: array(torch.empty(0, dtype=declared.dtype)).dtype for declared in program.inputs}
         typed = {name: np.asarray(value, types.get(name)) for name, value in feeds.items()}
-        model.resize(typed)
-        model.set_inputs(typed)
         with step(f"metric: {path.name}"):
-            model.invoke()
-        return dict(zip(program.output_names, model.outputs(), strict=True))
+            outputs = model.call(typed)
+        return dict(zip(program.output_names, outputs, strict=True))
 
     return run
 

@@ -19,7 +19,7 @@ from edge_embed.packed.form import TableShape
 from edge_embed.packed.manifest import located
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import TTShape
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, dtype_name
 from edge_embed.program.reader import read_program
 
 _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
@@ -69,7 +69,7 @@ def _ant_frozen(
     anchors: Tensor,
     padding_idx: int | None,
 ) -> Sizes:
-    (num_anchors, dim), types = anchors.shape, (_dtype(weights.dtype), _value_type(anchors))
+    (num_anchors, dim), types = anchors.shape, (dtype_name(weights.dtype), _value_type(anchors))
     return ANTShape(row_offsets.shape[0] - 1, dim, num_anchors, weights.shape[0], *types), padding_idx
 
 
@@ -121,7 +121,7 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
         verified=verify,
         tables=tables,
         dense=dense,
-        inputs=[PortInfo(port.name, _dtype(port.dtype), list(port.shape)) for port in program.inputs],
+        inputs=[PortInfo(port.name, dtype_name(port.dtype), list(port.shape)) for port in program.inputs],
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
@@ -163,7 +163,7 @@ def _dense(program: Program) -> list[DenseInfo]:
         if isinstance(weight, fx.Node) and weight.op == "get_attr":
             tensor, name = _weight(program, weight), _owner(weight)
             rows, columns = tensor.shape
-            found[name] = DenseInfo(name, rows, columns, _dtype(tensor.dtype), tensor.nbytes)
+            found[name] = DenseInfo(name, rows, columns, dtype_name(tensor.dtype), tensor.nbytes)
     return list(found.values())
 
 
@@ -180,7 +180,3 @@ def _owner(weight: fx.Node) -> str:
     path = str(weight.target).split(".")
     depth = 2 if path[-1].isdigit() else 1  # in a list of weights
     return ".".join(path[:-depth]) or "embedding"
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

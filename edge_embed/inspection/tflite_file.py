@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +13,12 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
-from edge_embed.exporters.tflite.flatbuffer import load_schema
+from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest
 
-# Offsets of a file that was cut or changed can lead anywhere, and JSON can be brackets 1,000 deep.
-_MALFORMED = (
-    struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError, RecursionError,
-)  # fmt: skip
 # Offsets may lead to the same bytes many times over: names and sizes, which small files share, so many times at most.
 _SHARED = 4
 
@@ -71,7 +66,7 @@ def read_tflite(path: Path) -> TfliteModel:
         return _Reader(path.read_bytes()).read()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
 
 
@@ -92,7 +87,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         vocabulary = model.metadata.get(VOCABULARY_KEY)
         num_tokens = None if vocabulary is None else len(json.loads(vocabulary))
         strings = {str(key): str(value) for key, value in json.loads(model.metadata.get(METADATA_KEY, "{}")).items()}
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise BadInputError(f"{path}: its metadata are damaged: {error!r:.200}; export it again") from error
     if verify and not entries:
         differences.append("holds no manifest, so nothing shows that its tables are what was exported")
@@ -135,11 +130,10 @@ def _table(
 
 
 class _Reader:
-    """Takes a file apart; raises one of `_MALFORMED` where that cannot be done."""
+    """Takes a file apart; raises one of `MALFORMED` where that cannot be done."""
 
     def __init__(self, content: bytes) -> None:
-        self._schema = load_schema()
-        self._model = self._schema.Model.GetRootAs(content, 0)
+        self._model = load_schema().Model.GetRootAs(content, 0)
         self._graphs = [self._model.Subgraphs(at) for at in range(self._model.SubgraphsLength())]
         self._buffers: dict[int, NDArray[np.uint8]] = {}
         self._left = _SHARED * len(content)
@@ -159,11 +153,10 @@ class _Reader:
 
     def _operators(self) -> Mapping[str, int]:
         model = self._model
-        names = {number: name for name, number in vars(self._schema.BuiltinOperator).items() if name[0] != "_"}
         codes = [model.OperatorCodes(at) for at in range(model.OperatorCodesLength())]
         numbers = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
         used = (graph.Operators(at).OpcodeIndex() for graph in self._graphs for at in range(graph.OperatorsLength()))
-        return dict(sorted(Counter(names[numbers[index]] for index in used).items()))
+        return dict(sorted(Counter(operator_names()[numbers[index]] for index in used).items()))
 
     def _constants(self) -> Mapping[str, NDArray[np.uint8]]:
         found, ambiguous = dict[str, NDArray[np.uint8]](), set[str]()
@@ -186,7 +179,6 @@ class _Reader:
         return tuple(self._ports(graph, [graph.Outputs(at) for at in range(graph.OutputsLength())], named))
 
     def _ports(self, graph: Any, indices: list[int], named: Sequence[Any]) -> Iterator[PortInfo]:
-        kinds = {number: name.lower() for name, number in vars(self._schema.TensorType).items() if name[0] != "_"}
         names = {entry.TensorIndex(): self._text(entry.Name()) for entry in named}
         for index in indices:
             tensor = graph.Tensors(index)
@@ -194,7 +186,7 @@ class _Reader:
             self._take(4 * (tensor.ShapeSignatureLength() if dynamic else tensor.ShapeLength()))
             sizes = tensor.ShapeSignatureAsNumpy() if dynamic else tensor.ShapeAsNumpy() if tensor.ShapeLength() else []
             shape: list[int | str | None] = [None if size < 0 else int(size) for size in sizes]
-            yield PortInfo(names.get(index) or self._text(tensor.Name()), kinds[tensor.Type()], shape)
+            yield PortInfo(names.get(index) or self._text(tensor.Name()), type_names()[tensor.Type()], shape)
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         for at in range(self._model.MetadataLength()):

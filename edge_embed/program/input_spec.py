@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
-from edge_embed.program.program import ProgramInput
+from edge_embed.program.program import ProgramInput, dtype_name
 from edge_embed.program.weights import DTYPES
 
 _PATTERN = re.compile(r"([A-Za-z_]\w*):([a-z]+\d*)\[([^\[\]]*)\]", re.ASCII)
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES.values()}
+_DTYPES = {dtype_name(dtype): dtype for dtype in DTYPES.values()}
 _EXPECTED = "expected name:type[sizes], such as ids:int64[batch,sequence] or x:float32[batch,16]"
 _MAX_ELEMENTS = 1 << 28
 _SEED = 0

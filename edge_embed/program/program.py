@@ -75,6 +75,11 @@ class ProgramInterpreter(fx.Interpreter):
 Sizes = Mapping[str, int]  # of every dynamic dimension, by name
 
 
+def spelled_sizes(sizes: Sizes) -> str:
+    """``batch=2, sequence=16``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
 @dataclass(frozen=True)
 class ProgramInput:
     """One input tensor: a dimension is its size, or the name of a dynamic dimension."""
@@ -107,7 +112,12 @@ class ProgramInput:
 
 def _spelled(dtype: torch.dtype, shape: Sequence[int | str]) -> str:
     """``int64[batch,16]``, as on the command line."""
-    return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, shape))}]"
+    return f"{dtype_name(dtype)}[{','.join(map(str, shape))}]"
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``int64``, as numpy and files call it."""
+    return str(dtype).removeprefix("torch.")
 
 
 @dataclass
@@ -133,6 +143,11 @@ class Program:
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
     release: Callable[[], None] = lambda: None
+
+    @property
+    def example_sizes(self) -> dict[str, int]:
+        """The dynamic dimensions, by name, with their sizes in the example."""
+        return self.dynamic_sizes(self.example_inputs)
 
     def dynamic_sizes(self, inputs: Sequence[Tensor]) -> dict[str, int]:
         """The dynamic dimensions, by name, with their sizes in some inputs."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import check_target
-from edge_embed.program.program import Program, Sizes
+from edge_embed.program.program import Program, Sizes, spelled_sizes
 from edge_embed.report.results import PathResult
 from edge_embed.validation.model_inputs import ModelCase, make_cases
 from edge_embed.validation.options import ValidationOptions
@@ -48,7 +48,11 @@ def _check_sizes(program: Program, cases: Sequence[ModelCase], fixed: Sequence[S
     for case in cases:
         got = program.dynamic_sizes(case.inputs)
         if fixed and got not in fixed:
-            raise BadInputError(f"{case.name}: got inputs of {got}, expected those of a signature: {fixed}")
+            expected = " or ".join(map(spelled_sizes, fixed))
+            raise BadInputError(
+                f"{case.name}: got inputs of {spelled_sizes(got)}, expected those of a signature, {expected}: "
+                "choose such inputs, or export with their sizes too"
+            )
 
 
 def save_worst(

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS
-from edge_embed.program.program import Program, Sizes, array
+from edge_embed.program.program import Program, Sizes, array, spelled_sizes
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.scores import Score, scores_of_ids
 
@@ -68,8 +68,8 @@ def make_cases(
     cases: list[ModelCase] = []
     left_out: list[str] = []
     bounds = id_bounds(program)
-    plans = _fixed_plans(program, fixed, more) if fixed else (*_plans(program), *_more_plans(program, random, more))
-    for plan in plans:
+    plans = _fixed_plans(program, fixed) if fixed else _plans(program)
+    for plan in (*plans, *_more_plans(program, random, more, fixed)):
         try:
             cases.append(run_case(program, plan.name, plan.draw(program, random, bounds)))
         except Exception as error:  # the model's own limits: lengths it does not take, ids it computes with
@@ -86,7 +86,7 @@ def large_case(program: Program, random: np.random.Generator, ids: int) -> Model
 
     None where an input holds something else, or its size is fixed.
     """
-    bounds, sizes = id_bounds(program), program.dynamic_sizes(program.example_inputs)
+    bounds, sizes = id_bounds(program), program.example_sizes
     if len(bounds) < len(program.inputs) or not sizes:
         return None
     size = round(ids ** (1 / len(sizes)))
@@ -156,7 +156,7 @@ class _Plan:
 
     name: str
     distribution: random_ids.Distribution | None
-    sizes: Mapping[str, int]
+    sizes: Sizes
 
     def draw(self, program: Program, random: np.random.Generator, bounds: Mapping[str, int]) -> tuple[Tensor, ...]:
         if self.distribution is None:
@@ -176,7 +176,7 @@ class _Plan:
 
 
 def _plans(program: Program) -> Iterator[_Plan]:
-    example = program.dynamic_sizes(program.example_inputs)
+    example = program.example_sizes
     if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
@@ -188,29 +188,30 @@ def _plans(program: Program) -> Iterator[_Plan]:
         yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
 
 
-def _more_plans(program: Program, random: np.random.Generator, count: int) -> Iterator[_Plan]:
-    distributions: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
-    for number in range(count):
-        sizes = {
-            name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.dynamic_sizes(program.example_inputs)
-        }
-        yield _Plan(f"random case {number}{_words(sizes)}", distributions[number % 2], sizes)
-
-
-def _fixed_plans(program: Program, fixed: Sequence[Sizes], more: int) -> Iterator[_Plan]:
-    example = program.dynamic_sizes(program.example_inputs)
+def _fixed_plans(program: Program, fixed: Sequence[Sizes]) -> Iterator[_Plan]:
+    example = program.example_sizes
     if example in fixed:
         yield _Plan("the example", None, example)
     for sizes in fixed:
         yield _Plan(f"uniform ids{_words(sizes)}", "uniform", sizes)
         yield _Plan(f"Zipf ids{_words(sizes)}", "zipf", sizes)
-    for number in range(more):
-        sizes = fixed[number % len(fixed)]
-        yield _Plan(f"random case {number}{_words(sizes)}", "uniform", sizes)
 
 
-def _words(sizes: Mapping[str, int]) -> str:
-    return "".join(f", {name}={size}" for name, size in sizes.items())
+def _more_plans(program: Program, random: np.random.Generator, count: int, fixed: Sequence[Sizes]) -> Iterator[_Plan]:
+    """Cases of random sizes, or of each of the only ones in turn; every second one of each has ids by Zipf's law."""
+    distributions: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
+    for number in range(count):
+        rounds, at = divmod(number, len(fixed) or 1)
+        sizes = fixed[at] if fixed else _random_sizes(program, random)
+        yield _Plan(f"random case {number}{_words(sizes)}", distributions[rounds % 2], sizes)
+
+
+def _random_sizes(program: Program, random: np.random.Generator) -> Sizes:
+    return {name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.example_sizes}
+
+
+def _words(sizes: Sizes) -> str:
+    return f", {spelled_sizes(sizes)}" if sizes else ""
 
 
 def run_case(program: Program, name: str, inputs: tuple[Tensor, ...]) -> ModelCase:

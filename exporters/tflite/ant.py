@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, indices, store, zeros_after
+from edge_embed.exporters.tflite.stored_table import StoredTable
 from edge_embed.ops import ant
 from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.ant_shape import anchor_id_type
+from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
 
 
 def _choose(packed: PackedANT, wanted: str) -> str:
     """``fixed`` where that takes no more bytes than ``csr``."""
-    entry = np.dtype(_fixed_id_type(packed)).itemsize + packed.weights.itemsize
+    entry = np.dtype(_fixed_id_type(packed.shape)).itemsize + packed.weights.itemsize
     fixed = packed.num_embeddings * _longest(packed) * entry
     csr = packed.row_offsets.nbytes + packed.anchor_ids.nbytes + packed.weights.nbytes
     return "fixed" if fixed <= csr else "csr"
@@ -37,7 +38,7 @@ def _rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor, chosen: str) 
 def _fixed_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor:
     counts = np.diff(packed.row_offsets)
     inside = np.arange(_longest(packed)) < counts[:, np.newaxis]  # [n, m]
-    anchor_ids = np.full(inside.shape, len(packed.anchors), _fixed_id_type(packed))
+    anchor_ids = np.full(inside.shape, len(packed.anchors), _fixed_id_type(packed.shape))
     weights = np.zeros(inside.shape, packed.weights.dtype)
     anchor_ids[inside], weights[inside] = packed.anchor_ids, packed.weights
     anchors = store(graph, f"{name}.anchors", zeros_after(packed.anchors))
@@ -93,13 +94,34 @@ def _entries(
     return chosen, weight
 
 
+def _read(stored: StoredTable, shape: ANTShape, layout: str) -> dict[str, NDArray[Any]]:
+    """A scale of 1, which is left out of the file; from ``fixed`` the entries as they are packed."""
+    made = {} if stored.has("weight_scale") else {"weight_scale": np.ones(1, np.float32)}
+    return {**made, **_sparse(stored, shape)} if layout == "fixed" else made
+
+
+def _sparse(stored: StoredTable, shape: ANTShape) -> dict[str, NDArray[Any]]:
+    """Entries that do not point behind the anchors, and where those of each row begin."""
+    kind = np.dtype(_fixed_id_type(shape))
+    width = stored.nbytes("anchor_ids") // (shape.num_embeddings * kind.itemsize)
+    ids = stored.get("anchor_ids", kind.name, (shape.num_embeddings, width))
+    inside = ids < shape.num_anchors
+    offsets = np.zeros(shape.num_embeddings + 1, np.int32)
+    np.cumsum(inside.sum(1), out=offsets[1:])
+    return {
+        "row_offsets": offsets,
+        "anchor_ids": ids[inside].astype(shape.anchor_id_type),
+        "weights": stored.get("weights", shape.weight_type, ids.shape)[inside],
+    }
+
+
 def _longest(packed: PackedANT) -> int:
     """Entries of the longest row, at least 1."""
     return max(1, int(np.diff(packed.row_offsets).max()))
 
 
-def _fixed_id_type(packed: PackedANT) -> str:
-    return anchor_id_type(len(packed.anchors) + 1)
+def _fixed_id_type(shape: ANTShape) -> str:
+    return anchor_id_type(shape.num_anchors + 1)
 
 
 def _fields(name: str, packed: PackedANT, layout: str) -> Fields:
@@ -114,4 +136,4 @@ def _fields(name: str, packed: PackedANT, layout: str) -> Fields:
     return {**tensors, **sizes, "embedding_dim": packed.embedding_dim}
 
 
-ANT = TfliteMethod(PackedANT.method, ant.FROZEN, _choose, lambda packed, layout: 0, _rows, _fields)
+ANT = TfliteMethod(PackedANT.method, ant.FROZEN, _choose, lambda packed, layout: 0, _rows, _read, _fields)

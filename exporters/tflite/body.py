@@ -3,7 +3,6 @@
 import contextlib
 import io
 import logging
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from edge_embed.exporters.tflite.cut import CutProgram
 from edge_embed.exporters.tflite.signatures import not_at
 from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
+from edge_embed.quiet import quiet_stderr
 
 # What the converter's compiler says behind the place in the source of the model.
 _FAILURE = re.compile(r" error: (.+)")
@@ -116,18 +116,14 @@ def _silence() -> Iterator[None]:
     """The converter reports on stdout and by logging, its C++ part on stderr; errors reach us as exceptions."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    kept = os.dup(2)
     with (
+        quiet_stderr(),
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
         warnings.simplefilter("ignore")
         try:
-            with open(os.devnull, "wb") as nothing:
-                os.dup2(nothing.fileno(), 2)
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
             logging.disable(level)

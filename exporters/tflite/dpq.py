@@ -23,8 +23,10 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store, zeros_after
+from edge_embed.exporters.tflite.stored_table import StoredTable
 from edge_embed.ops import dpq
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_shape import DPQShape
 
 TfliteTable = Literal["auto", "byte", "pairs"]
 
@@ -96,6 +98,16 @@ def pairs(packed: PackedDPQ) -> NDArray[Any]:
     return decoded.reshape(-1, count * width)
 
 
+def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArray[Any]]:
+    """From ``pairs`` the values: of each byte with one code and zeros around it, the part of that code."""
+    if layout != "pairs":
+        return {}
+    count, places = 8 // shape.bits, 1 if shape.shared else shape.row_bytes
+    sides = stored.get("pairs", shape.value_type, (places, _BYTE_VALUES, count, shape.sub_dim))
+    parts = [sides[:, np.arange(shape.num_codes) << shape.bits * at, at] for at in range(1 if shape.shared else count)]
+    return {"values": np.stack(parts, 1).reshape(shape.num_value_tables, shape.num_codes, shape.sub_dim)}
+
+
 def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step: int, end: int) -> Tensor:
     """Add where the values of each group begin, or for the padding row where the zeros are."""
     width = places.shape[-1]
@@ -164,4 +176,4 @@ def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     return {**common, "values": f"{name}.values", **sizes, "group_width": packed.shape.sub_dim}
 
 
-DPQ = TfliteMethod(PackedDPQ.method, dpq.FROZEN, _choose, _table_bytes, _rows, _fields)
+DPQ = TfliteMethod(PackedDPQ.method, dpq.FROZEN, _choose, _table_bytes, _rows, _read, _fields)

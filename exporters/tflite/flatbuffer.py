@@ -4,7 +4,9 @@ The object API of the schema comes from the package ai-edge-litert. It copies a 
 its alignment, and runtimes hand the mapped bytes to kernels as they are; `_aligned` puts each on a multiple of 64.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,10 @@ from edge_embed.packed.container import little_endian, sha256
 
 ALIGNMENT = 64
 IDENTIFIER = b"TFL3"
+# What reading raises where a file was cut or changed, so that offsets lead anywhere, or texts are brackets 1,000 deep.
+MALFORMED = (
+    struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError, RecursionError,
+)  # fmt: skip
 _SCHEMA_VERSION = 3
 # Offsets are signed 32-bit numbers; what is not a buffer takes far less than the rest.
 _MOST_BYTES = 2**31 - 1 - (64 << 20)
@@ -36,6 +42,22 @@ def load_schema() -> Any:
             "TFLite files are written and read with the schema of the package ai-edge-litert, which is not installed: "
             'pip install "edge-embed[tflite]"'
         ) from error
+
+
+@cache
+def operator_names() -> Mapping[int, str]:
+    """The operators of the schema, such as ``GATHER``, by number."""
+    return _names(load_schema().BuiltinOperator)
+
+
+@cache
+def type_names() -> Mapping[int, str]:
+    """The types of tensors, such as ``float32``, by number."""
+    return {number: name.lower() for number, name in _names(load_schema().TensorType).items()}
+
+
+def _names(enumeration: type) -> dict[int, str]:
+    return {number: name for name, number in vars(enumeration).items() if not name.startswith("_")}
 
 
 class ModelBuilder:

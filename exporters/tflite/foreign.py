@@ -2,7 +2,6 @@
 
 import io
 import re
-import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, one_line
-from edge_embed.exporters.tflite.flatbuffer import IDENTIFIER, load_schema
+from edge_embed.exporters.tflite.flatbuffer import IDENTIFIER, MALFORMED, load_schema, operator_names, type_names
 
-# Offsets of a file that was cut or changed can lead anywhere.
-_MALFORMED = (struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError)
 _ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions that are in use
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
@@ -86,7 +83,7 @@ def damaged(path: Path) -> Iterator[None]:
         yield
     except BadInputError:
         raise
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise BadInputError(f"{path}: is damaged ({one_line(error)}): get it again") from error
 
 
@@ -101,12 +98,10 @@ def operator_name(model: Any, operator: Any) -> str:
     """The name of an operator in the schema."""
     code = model.operatorCodes[operator.opcodeIndex]
     number = max(code.builtinCode, code.deprecatedBuiltinCode)
-    names = {value: name for name, value in vars(load_schema().BuiltinOperator).items()}
-    return str(names.get(number, number))
+    return operator_names().get(number, str(number))
 
 
 def _tables(model: Any) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
-    kinds = {value: name.lower() for name, value in vars(load_schema().TensorType).items()}
     tables, others = {}, {}
     for graph in model.subgraphs:
         for operator in graph.operators:
@@ -116,8 +111,8 @@ def _tables(model: Any) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]
             content = _content(model, tensor)
             if content is None:
                 others.update(_dequantized(model, graph, int(operator.inputs[0])))
-            elif kinds[tensor.type] != "float32":
-                others[_text(tensor.name)] = kinds[tensor.type]
+            elif (kind := type_names()[tensor.type]) != "float32":
+                others[_text(tensor.name)] = kind
             else:
                 tables[_name_of(model, tensor.buffer)] = content.view("<f4").reshape(tensor.shape).copy()
     return tables, others
@@ -138,8 +133,7 @@ def _dequantized(model: Any, graph: Any, number: int) -> dict[str, str]:
         if number in operator.outputs and operator_name(model, operator) == "DEQUANTIZE":
             tensor = tensor_of(graph, int(operator.inputs[0]))
             if _content(model, tensor) is not None:
-                kinds = {value: name.lower() for name, value in vars(load_schema().TensorType).items()}
-                return {_text(tensor.name): kinds[tensor.type]}
+                return {_text(tensor.name): type_names()[tensor.type]}
     return {}
 
 

@@ -16,7 +16,7 @@ from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE, Graph, Tensor
 from edge_embed.exporters.tflite.translated import Translated
 from edge_embed.exporters.tflite.uses import Layout, add_use
 from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, dtype_name
 
 _FLAT = [-1]
 
@@ -59,7 +59,7 @@ class _Translation:
     def _input(self) -> Tensor:
         declared = next(self._inputs)
         sizes = [-1 if isinstance(size, str) else size for size in declared.shape]
-        return self._graph.input(declared.name, _dtype_name(declared.dtype), sizes)
+        return self._graph.input(declared.name, dtype_name(declared.dtype), sizes)
 
     def _call(self, node: fx.Node) -> Tensor:
         if node.target in CALLS:
@@ -99,15 +99,11 @@ def _named_outputs(program: Program, found: list[Tensor | None]) -> dict[str, Te
     return outputs
 
 
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 # The operators of torch that `edge_embed.layers` make around a use of a table: flattened ids, bounds of bags, casts.
 
 
 def _to_copy(graph: Graph, tensor: Tensor, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    return tensor if dtype is None else graph.cast(tensor, _dtype_name(dtype))
+    return tensor if dtype is None else graph.cast(tensor, dtype_name(dtype))
 
 
 def _view(graph: Graph, tensor: Tensor, shape: list[int]) -> Tensor:

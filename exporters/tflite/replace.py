@@ -161,7 +161,7 @@ class _Replacement:
     def _look_up(self, added: Graph, graph: Any, name: str, ids: int, result: int) -> None:
         """Add the look-up of a table; its last operator gives the tensor that the dense one gave."""
         stored, packed = self._names[name], self._tables[name]
-        given = tensor_at(self._builder, graph, ids)
+        given = tensor_at(graph, ids)
         # An app may give them another size than the file has.
         given = Tensor(given.index, given.name, given.dtype, (-1,) * len(given.shape))
         given = given if given.dtype in _IDS else added.cast(given, "int32")

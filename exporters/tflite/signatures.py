@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE
-from edge_embed.program.program import Program, Sizes
+from edge_embed.program.program import Program, Sizes, spelled_sizes
 
 _LARGEST = 2**31 - 1  # sizes are 32-bit numbers
 _MOST_BYTES = 1 << 28  # of an input; a model is tried at every size
@@ -26,7 +26,7 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
         BadInputError: if there is no such dimension, or a size is below 1 or more than the format has room for, or the
             program does not run at it.
     """
-    example = program.dynamic_sizes(program.example_inputs)
+    example = program.example_sizes
     _check(wanted, example)
     sizes = {name: list(dict.fromkeys(wanted.get(name, (max(size, 1),)))) for name, size in example.items()}
     varied = [name for name, several in sizes.items() if len(several) > 1]
@@ -40,8 +40,9 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
 
 def not_at(sizes: Sizes, error: Exception) -> BadInputError:
     """What to say where a program does not run at some sizes."""
-    spelled = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    return BadInputError(f"the model does not run at {spelled}: {one_line(error)}; expected sizes that it takes")
+    return BadInputError(
+        f"the model does not run at {spelled_sizes(sizes)}: {one_line(error)}; expected sizes that it takes"
+    )
 
 
 def _check_run(program: Program, sizes: Sizes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
+from edge_embed.exporters.tflite.flatbuffer import ModelBuilder, type_names
 from edge_embed.exporters.tflite.graph import Tensor
 
 
@@ -34,12 +34,11 @@ def take_over(builder: ModelBuilder, model: Any) -> list[Any]:
     return list(model.subgraphs)
 
 
-def tensor_at(builder: ModelBuilder, graph: Any, number: int) -> Tensor:
+def tensor_at(graph: Any, number: int) -> Tensor:
     """A tensor of a subgraph, as operators that are added take it."""
     tensor = graph.tensors[number]
-    kinds = {value: name.lower() for name, value in vars(builder.schema.TensorType).items() if isinstance(value, int)}
     sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
-    return Tensor(int(number), tensor.name.decode(), kinds[tensor.type], tuple(map(int, sizes)))
+    return Tensor(int(number), tensor.name.decode(), type_names()[tensor.type], tuple(map(int, sizes)))
 
 
 def connect(graph: Any, replaced: Mapping[int, int]) -> None:

@@ -81,4 +81,12 @@ def _fields(name: str, packed: PackedTT, layout: str) -> Fields:
     return {**cores, "row_shape": shape.row_shape, "col_shape": shape.col_shape, "ranks": shape.ranks}
 
 
-TT = TfliteMethod(PackedTT.method, tt.TT, lambda packed, wanted: "cores", lambda packed, layout: 0, _rows, _fields)
+TT = TfliteMethod(
+    PackedTT.method,
+    tt.TT,
+    choose=lambda packed, wanted: "cores",
+    table_bytes=lambda packed, layout: 0,
+    rows=_rows,
+    read=lambda stored, shape, layout: {},
+    fields=_fields,
+)

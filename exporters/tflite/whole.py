@@ -12,14 +12,14 @@ import torch
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.body import convert_body
 from edge_embed.exporters.tflite.cut import CutProgram, Value, cut_program
-from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
+from edge_embed.exporters.tflite.flatbuffer import ModelBuilder, operator_names
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.exporters.tflite.splice import connect, in_order, take_over, tensor_at
 from edge_embed.exporters.tflite.translated import Translated
 from edge_embed.exporters.tflite.uses import Layout, add_use
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.program.program import Sizes
+from edge_embed.program.program import Sizes, dtype_name
 
 
 def translate_whole(
@@ -54,7 +54,7 @@ def _subgraphs(
     if cut.body is None:
         return {name: (None, {}) for name in signatures}
     model = builder.schema.ModelT.InitFromPackedBuf(convert_body(cut, cut.body, signatures), 0)
-    _check_operators(builder, model)
+    _check_operators(model)
     taken, values = take_over(builder, model), [*cut.inputs, *cut.given, *cut.made]
     found = {}
     for signature in model.signatureDefs:
@@ -63,10 +63,9 @@ def _subgraphs(
     return found
 
 
-def _check_operators(builder: ModelBuilder, model: Any) -> None:
-    names = {number: name for name, number in vars(builder.schema.BuiltinOperator).items()}
+def _check_operators(model: Any) -> None:
     codes = (max(code.builtinCode, code.deprecatedBuiltinCode) for code in model.operatorCodes)
-    if found := not_portable(names[code] for code in codes):
+    if found := not_portable(operator_names()[code] for code in codes):
         raise BadInputError(
             f"the model needs the operators {', '.join(found)}, which not every runtime of TFLite has: "
             "use --target onnx"
@@ -80,10 +79,10 @@ class _Part:
         self, cut: CutProgram, builder: ModelBuilder, subgraph: Any, numbers: Mapping[Value, int], prefix: str
     ) -> None:
         self.graph, self.delegate = Graph(builder, subgraph, prefix), list[str | None]()
-        self._cut, self._builder, self._prefix = cut, builder, prefix
+        self._cut, self._prefix = cut, prefix
         self._subgraph, self._numbers = subgraph, numbers
         self._tensors: dict[Value, Tensor] = {}
-        self._renamed: set[int] = set()
+        self._named_tensors: dict[int, Tensor] = {}
         for tensor in () if subgraph is None else subgraph.tensors:
             tensor.name = prefix.encode() + tensor.name
 
@@ -93,8 +92,8 @@ class _Part:
             if value in self._numbers:
                 self._tensors[value] = self._named(value, declared.name)
             else:
-                dtype = str(declared.dtype).removeprefix("torch.")
-                self._tensors[value] = self.graph.input(declared.name, dtype, declared.sizes(sizes))
+                shape = declared.sizes(sizes)
+                self._tensors[value] = self.graph.input(declared.name, dtype_name(declared.dtype), shape)
 
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
         """Add all uses of tables, and give what they make to the body."""
@@ -136,10 +135,10 @@ class _Part:
     def _named(self, value: Value, name: str) -> Tensor:
         """The tensor of a value, under a name that the manifest of the delegate can hold; two values may share it."""
         number = self._numbers[value]
-        if number not in self._renamed:
-            self._renamed.add(number)
+        if number not in self._named_tensors:
             self._subgraph.tensors[number].name = name.encode()
-        return tensor_at(self._builder, self._subgraph, number)
+            self._named_tensors[number] = tensor_at(self._subgraph, number)
+        return self._named_tensors[number]
 
 
 def _shapes(parts: Iterable[_Part]) -> dict[str, list[str]]:

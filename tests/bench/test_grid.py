@@ -1,10 +1,14 @@
 """Options become a grid; what makes no sense is refused before anything is measured."""
 
+from pathlib import Path
+
 import pytest
 
 from edge_embed.bench.grid import PRESETS, Grid
 from edge_embed.bench.uses import TopK
 from edge_embed.errors import BadInputError
+
+FILE = Path("model.onnx")
 
 
 def words(grid):
@@ -24,7 +28,7 @@ def test_every_combination_is_a_table():
 
 
 def test_memory_of_a_session_concerns_uses_that_take_some():
-    grid = Grid.parse(None, False, method="ant,dpq,tt", use="kernel", rank="2,3", memory_megabytes="0,8")
+    grid = Grid.parse(None, None, method="ant,dpq,tt", use="kernel", rank="2,3", memory_megabytes="0,8")
     assert [(subject.name, subject.memory_bytes) for subject in grid.subjects()] == [
         ("ant anchors=100 nonzeros=8", None),
         ("dpq codes=16 groups=64", None),
@@ -81,11 +85,11 @@ def test_calls_are_every_combination_and_heads_have_no_ids():
 
 
 def test_the_command_line_changes_the_default_grid_or_a_preset():
-    assert Grid.parse(None, False) == Grid()
-    assert Grid.parse(None, False, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
+    assert Grid.parse(None, None) == Grid()
+    assert Grid.parse(None, None, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
         rows=(5, 7), ids=("zipf",), rounds=9
     )
-    heads = Grid.parse("heads", False, batch="3", k="1,100")
+    heads = Grid.parse("heads", None, batch="3", k="1,100")
     assert heads.use == ("logits", "topk")
     assert (heads.batch, heads.k) == ((3,), (1, 100))
 
@@ -93,7 +97,7 @@ def test_the_command_line_changes_the_default_grid_or_a_preset():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_make_tables_of_any_method(preset):
     for method in ("dpq", "ant", "tt"):
-        assert {subject.method for subject in Grid.parse(preset, False, method=method).subjects()} == {method}
+        assert {subject.method for subject in Grid.parse(preset, None, method=method).subjects()} == {method}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_presets_make_tables_of_any_method(preset):
 )
 def test_what_is_no_value_is_refused(options, message):
     with pytest.raises(BadInputError, match=message):
-        Grid.parse(None, False, **options)
+        Grid.parse(None, None, **options)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,13 @@ def test_sizes_that_make_no_table_are_refused_before_one_is_made(options, messag
 
 def test_a_file_has_its_own_sizes():
     with pytest.raises(BadInputError, match="rows: got a value beside a file"):
-        Grid.parse(None, True, rows="5")
+        Grid.parse(None, FILE, rows="5")
     with pytest.raises(BadInputError, match="memory_megabytes: got a value beside a file"):
-        Grid.parse(None, True, memory_megabytes="5")
-    assert Grid.parse(None, True, batch="8").batch == (8,)
+        Grid.parse(None, FILE, memory_megabytes="5")
+    assert Grid.parse(None, FILE, batch="8").batch == (8,)
+
+
+def test_a_tflite_file_is_measured_in_litert_where_nothing_else_is_asked_for():
+    assert Grid.parse(None, Path("model.tflite"), use=None).use == ("litert", "litert-bag")
+    assert Grid.parse(None, Path("model.tflite"), use="kernel").use == ("kernel",)
+    assert Grid.parse(None, FILE).use == Grid().use

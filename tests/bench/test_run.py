@@ -111,8 +111,9 @@ def test_cores_multiplied_in_advance_are_measured_beside_others():
 
 def test_the_memory_that_a_file_allows_is_used(tmp_path):
     table = edge_embed.TTEmbedding(200, 32, rank=2)
-    edge_embed.export(table, "onnx", tmp_path / "m.onnx", torch.tensor([[1]]), memory_megabytes=1)
-    found = run.bench(Grid.parse(None, True, batch="8", ids="uniform", peers="torch", rounds=3), tmp_path / "m.onnx")
+    file = tmp_path / "m.onnx"
+    edge_embed.export(table, "onnx", file, torch.tensor([[1]]), memory_megabytes=1)
+    found = run.bench(Grid.parse(None, file, batch="8", ids="uniform", peers="torch", rounds=3), file)
     assert {(one.use, one.session_bytes > 0) for one in found.measurements} == {("rows", True), ("kernel", True)}
 
 
@@ -210,7 +211,7 @@ def test_every_k_and_number_of_threads_is_a_call_of_its_own_in_one_table(monkeyp
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     report = run.bench(
         Grid.parse(
-            None, False, method="dpq", rows="200", dim="32", batch="8", rounds=2, use="topk", k="1,200", threads="1,2"
+            None, None, method="dpq", rows="200", dim="32", batch="8", rounds=2, use="topk", k="1,200", threads="1,2"
         )
     )
     console = Console(width=200, file=io.StringIO())

@@ -34,7 +34,6 @@ import tflite_files
 import torch
 from driver import Reader, add_options, change_bytes, change_values, run
 from google.protobuf.message import Message
-from torch import nn
 
 import edge_embed
 from edge_embed import workflow
@@ -50,18 +49,16 @@ from edge_embed.targets.tensors import read_tensors, write_tensors
 from edge_embed.validation.saved_inputs import load_inputs
 
 
-class Model(nn.Module):
-    """A table of each method, in different uses."""
+class Model(tflite_files.Model):
+    """The same tables, one of them as a head too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.words = edge_embed.DPQEmbedding(20, 8, num_codes=4, num_groups=2, variant="vq", padding_idx=0)
-        self.tags = edge_embed.ANTEmbedding(20, 8, num_anchors=3)
-        self.items = edge_embed.TTEmbedding(20, 8, rank=2)
         self.head = edge_embed.TiedOutput(self.items)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.head(self.words(ids) + self.tags(ids) + self.items(ids))
+        words, tags, items = super().forward(ids)
+        return self.head(words + tags + items)
 
 
 def _program() -> Program:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from torch import nn
 
 import edge_embed
 from edge_embed.cli import main
@@ -25,6 +26,13 @@ METRIC = """
 import numpy as np
 def first(run):
     return -abs(float(run({"ids": np.array([[3, 1, 2]])})["output"].sum()))
+"""
+SIGNATURES_METRIC = """
+import numpy as np
+def all_sizes(run):
+    return sum(float(np.abs(run({"ids": np.arange(size)[np.newaxis]})["output"]).sum()) for size in (9, 4, 9))
+def other_size(run):
+    return float(run({"ids": np.ones((1, 5), int)})["output"].sum())
 """
 
 
@@ -223,6 +231,37 @@ def test_a_metric_of_the_user_sees_every_form(project: Path, monkeypatch: pytest
     metric = json.loads(result.stdout)["metric"]
     assert metric["exported"] == pytest.approx(metric["model"], abs=1e-4)
     assert metric["exported"] < 0
+
+
+class Placed(nn.Module):
+    """Rows with their places added, of which a file has those of its own lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.DPQEmbedding(50, 8, num_codes=4, num_groups=2)
+        self.places = nn.Parameter(torch.randn(9, 8))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.words(ids) + self.places[: ids.shape[1]]
+
+
+def test_a_metric_sees_every_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    edge_embed.save(Placed(), "placed.pt", torch.tensor([[3, 1, 2]]))
+    edge_embed.export("placed.pt", "tflite", "placed.tflite", tflite_sizes={"batch": [1], "sequence": [4, 9]})
+    Path("signaturesmetric.py").write_text(SIGNATURES_METRIC)
+    Path("one.toml").write_text('[metric]\nfunction = "signaturesmetric:all_sizes"\ndrop = 1e-4\n')
+    result = run("placed.pt", "placed.tflite", "--budget", "one.toml", "--json")
+    assert result.exit_code == 0, result.output
+    metric = json.loads(result.stdout)["metric"]
+    assert metric["exported"] == pytest.approx(metric["model"], rel=1e-5)
+    Path("one.toml").write_text('[metric]\nfunction = "signaturesmetric:other_size"\n')
+    result = run("placed.pt", "placed.tflite", "--budget", "one.toml")
+    assert result.exit_code == 2
+    assert "metric signaturesmetric:other_size failed on the exported file" in result.stderr
+    assert "got ids [1, 5], for which there is no signature" in result.stderr
 
 
 def test_the_fixture_checks_it_and_replaces_baselines(project: Path) -> None:

@@ -1,11 +1,15 @@
 """Inputs are random where they may be, and like the example where they must be."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
+from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.validation.cases import choose_cases
 from edge_embed.validation.model_inputs import id_bounds, make_cases
+from edge_embed.validation.options import ValidationOptions
 
 from .conftest import make_program
 
@@ -56,6 +60,42 @@ def test_a_size_that_the_model_refuses_is_left_out_with_the_reason(tmp_path):
     assert len(cases) == 3
     assert len(left_out) == 1
     assert "sequence=7" in left_out[0]
+
+
+FIXED = [{"batch": 1, "sequence": 4}, {"batch": 1, "sequence": 8}]
+
+
+def test_a_file_of_fixed_sizes_gets_these_alone(tmp_path):
+    program = positions(tmp_path)
+    usual, _ = make_cases(program, np.random.default_rng(0), fixed=FIXED)
+    cases, left_out = make_cases(program, np.random.default_rng(0), more=4, fixed=FIXED)
+    assert left_out == []
+    assert [program.dynamic_sizes(case.inputs) for case in cases] == [
+        FIXED[0],
+        FIXED[0],
+        FIXED[1],
+        FIXED[1],
+        *FIXED * 2,
+    ]
+    more = cases[len(usual) :]
+    assert [case.name for case in more[:2]] == [
+        "random case 0, batch=1, sequence=4",
+        "random case 1, batch=1, sequence=8",
+    ]
+
+
+def test_saved_inputs_of_other_sizes_than_the_files_are_refused(tmp_path):
+    program, saved = positions(tmp_path), tmp_path / "inputs.npz"
+    random = np.random.default_rng(0)
+    choose_cases(program, random, ValidationOptions(save_inputs=saved), FIXED)
+    cases, _ = choose_cases(program, random, ValidationOptions(inputs=saved), FIXED)
+    assert len(cases) == 4
+    message = (
+        "uniform ids, batch=1, sequence=4: got inputs of batch=1, sequence=4, expected those of a signature, "
+        "batch=2, sequence=4 or batch=1, sequence=8: choose such inputs, or export with their sizes too"
+    )
+    with pytest.raises(BadInputError, match=message):
+        choose_cases(program, random, ValidationOptions(inputs=saved), [{"batch": 2, "sequence": 4}, FIXED[1]])
 
 
 def test_ids_that_the_model_shifts_come_from_the_example(tmp_path):

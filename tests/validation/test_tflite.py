@@ -4,13 +4,18 @@ import re
 import shutil
 
 import flatbuffers
+import numpy as np
 import pytest
 import torch
 
 import edge_embed
 from edge_embed.errors import BadInputError
+from edge_embed.inspection.report import PortInfo
 from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
+from edge_embed.validation.model_inputs import make_cases
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.tflite.signatures import narrowed
+from edge_embed.workflow import load
 
 schema = pytest.importorskip(
     "ai_edge_litert.schema_py_generated", reason="the extra edge-embed[tflite] is not installed"
@@ -70,6 +75,17 @@ def test_a_file_with_other_outputs_fails(dpq, tmp_path):
     report = edge_embed.validate(tmp_path / "named.pt", dpq / "model.tflite", options=QUICK)
     assert report.exit_code == 3
     assert report.failures()[0] == "file: structure: got outputs output; expected rows, ids_output: export again"
+
+
+def test_types_of_outputs_are_found_by_name(tmp_path):
+    """A converted file has int32 in place of int64; which of its outputs comes first is another question."""
+    edge_embed.save(Named(LAYERS["dpq"]()), tmp_path / "named.pt", torch.tensor([[1, 2]]))
+    program = load(tmp_path / "named.pt")
+    (case, *_), _ = make_cases(program, np.random.default_rng(0))
+    ports = [PortInfo("ids_output", "int32", [1, 2]), PortInfo("rows", "float32", [1, 2, 16])]
+    for given in (ports, ports[::-1], ports[:1]):
+        rows, ids = narrowed(case, program, given).outputs
+        assert (rows.dtype, ids.dtype) == (torch.float32, torch.int32)
 
 
 @pytest.mark.parametrize("tensor", ["codes", "values"])

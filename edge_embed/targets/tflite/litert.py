@@ -1,14 +1,16 @@
 """A TFLite file in LiteRT, in this process."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.quiet import quiet_stderr
 from edge_embed.runtime.library import get_delegate_path
-from edge_embed.targets.tflite.worker import fitted
+from edge_embed.targets.tflite import worker
 
 
 class LiteRtModel:
@@ -26,18 +28,15 @@ class LiteRtModel:
 
     def __init__(self, path: Path, delegate: bool = False, threads: int = 1) -> None:
         try:
-            from ai_edge_litert.interpreter import Interpreter, load_delegate  # noqa: PLC0415
+            from ai_edge_litert import interpreter as runtime  # noqa: PLC0415
         except ImportError as error:
             raise EdgeEmbedError('LiteRT is not installed: pip install "edge-embed[tflite]"') from error
-        delegates = [str(get_delegate_path())] if delegate else []
+        library = str(get_delegate_path()) if delegate else ""
         try:
-            loaded = [load_delegate(name) for name in delegates] or None
-            self._interpreter: Any = Interpreter(str(path), num_threads=threads, experimental_delegates=loaded)
+            self._interpreter = worker.open_model(runtime, str(path), library, num_threads=threads)
         except (RuntimeError, ValueError) as error:
             raise BadInputError(f"{path}: LiteRT refuses it: {one_line(error)}; export it again") from error
-        details = self._interpreter.get_input_details()
-        self._indices = {found["name"]: found["index"] for found in details}
-        self._types = {found["name"]: found["dtype"] for found in details}
+        self._inputs = {found["name"]: found for found in self._interpreter.get_input_details()}
 
     def resize(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         """Make room for inputs of these shapes.
@@ -46,16 +45,17 @@ class LiteRtModel:
             RuntimeError: LiteRT refuses these shapes.
             ValueError: the model has other inputs.
         """
-        if feeds.keys() != self._indices.keys():
-            raise ValueError(f"got inputs {', '.join(feeds)}, expected {', '.join(self._indices)}")
+        self._check_names(feeds)
         for name, value in feeds.items():
-            self._interpreter.resize_tensor_input(self._indices[name], value.shape)
-        self._interpreter.allocate_tensors()
+            self._interpreter.resize_tensor_input(self._inputs[name]["index"], value.shape)
+        with quiet_stderr():  # it says that it made a delegate of its own
+            self._interpreter.allocate_tensors()
 
     def set_inputs(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         """New values, of the shapes that there is room for; a converted model has int32 for any integers."""
         for name, value in feeds.items():
-            self._interpreter.set_tensor(self._indices[name], fitted(value, self._types[name]))
+            found = self._inputs[name]
+            self._interpreter.set_tensor(found["index"], worker.fitted(value, found["dtype"]))
 
     def invoke(self) -> None:
         """One call.
@@ -68,3 +68,23 @@ class LiteRtModel:
     def outputs(self) -> list[NDArray[Any]]:
         """Copies of the results of the last call, in the order of the file."""
         return [self._interpreter.get_tensor(found["index"]) for found in self._interpreter.get_output_details()]
+
+    def call(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """One call with inputs of any shapes; of several signatures the one whose inputs have these shapes runs.
+
+        Raises:
+            RuntimeError: the model refuses its inputs.
+            ValueError: the model has other inputs, or no signature for these shapes.
+        """
+        self._check_names(feeds)
+        with quiet_stderr():
+            _, outputs = self._run(dict(feeds))
+        return outputs
+
+    @cached_property
+    def _run(self) -> worker.Run:
+        return worker.find_run(self._interpreter)
+
+    def _check_names(self, feeds: Mapping[str, NDArray[Any]]) -> None:
+        if feeds.keys() != self._inputs.keys():
+            raise ValueError(f"got inputs {', '.join(feeds)}, expected {', '.join(self._inputs)}")

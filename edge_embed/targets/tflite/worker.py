@@ -26,8 +26,7 @@ def main(model: str, folder: Path, iterations: int, threads: int, delegate: str 
     names = [detail["name"] for detail in interpreter.get_input_details()]
     if unknown := [name for name in inputs if name not in names]:
         sys.exit(f"got inputs {', '.join(names)}, expected {', '.join(unknown)} too: export the model again")
-    several = len(interpreter.get_signature_list()) > 1
-    run = _signatures(interpreter) if several else _whole(interpreter)
+    run = find_run(interpreter)
     times: list[float] = []
     for number in range(len(list(folder.glob("*.in.npz")))):
         with np.load(folder / f"{number}.in.npz", allow_pickle=False) as case:
@@ -76,6 +75,11 @@ def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
 Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order
 
 
+def find_run(interpreter: Any) -> Run:
+    """How a model is called."""
+    return _signatures(interpreter) if len(interpreter.get_signature_list()) > 1 else _whole(interpreter)
+
+
 def _whole(interpreter: Any) -> Run:
     """The only signature, by its tensors: they may have any sizes."""
     inputs = {detail["name"]: detail for detail in interpreter.get_input_details()}
@@ -120,10 +124,10 @@ def fitted(values: Any, dtype: Any) -> Any:
     """Integers in the type of the model, where they have room there."""
     if values.dtype == dtype or values.dtype.kind != "i":
         return values
-    fitted = values.astype(dtype)
-    if (fitted != values).any():
+    converted = values.astype(dtype)
+    if (converted != values).any():
         raise ValueError(f"got an integer that has no room in the {np.dtype(dtype).name} of the model")
-    return fitted
+    return converted
 
 
 def _output(interpreter: Any, detail: dict[str, Any]) -> Any:

@@ -19,13 +19,14 @@ def fixed_sizes(program: Program, model: TfliteModel) -> list[Sizes]:
     return [found for ports in model.signatures.values() if (found := _sizes(program, ports))]
 
 
-def narrowed(case: ModelCase, ports: Sequence[PortInfo]) -> ModelCase:
+def narrowed(case: ModelCase, program: Program, ports: Sequence[PortInfo]) -> ModelCase:
     """A case whose integer outputs have the types of the file: a converted model has int32 in place of int64."""
-    outputs = zip(case.outputs, ports, strict=False)  # with other outputs the file fails anyway
-    narrow = (
-        value.int() if port.dtype == "int32" and not value.is_floating_point() else value for value, port in outputs
+    narrow = {port.name for port in ports if port.dtype == "int32"}
+    outputs = tuple(
+        value.int() if name in narrow and not value.is_floating_point() else value
+        for name, value in zip(program.output_names, case.outputs, strict=True)
     )
-    return replace(case, outputs=tuple(narrow))
+    return replace(case, outputs=outputs)
 
 
 def _sizes(program: Program, ports: tuple[PortInfo, ...]) -> Sizes:

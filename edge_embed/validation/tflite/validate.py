@@ -1,8 +1,9 @@
 """Validation of a TFLite file against the program it was made from, on LiteRT and on tflite-runtime.
 
-structure -> stored rows -> the same ids on both runtimes, by operators and with the delegate -> the whole model so
--> sizes -> latency
--> the whole model on every target that is asked for
+    structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
+    -> the whole model on every target that is asked for
+
+Paths are both runtimes, by the operators of the file and with the delegate.
 """
 
 from contextlib import suppress
@@ -161,7 +162,7 @@ class _Validation:
         subject = Subject(self._path, self._program)
         run_options = self._run_options(self._options.iterations)
         feeds = [case.feeds(self._program) for case in cases]
-        expected = [narrowed(case, self._stored.model.outputs) for case in cases]
+        expected = [narrowed(case, self._program, self._stored.model.outputs) for case in cases]
         ran = compare_target(target, subject, expected, feeds, self._options, run_options)
         self._progress(target.name, 1, 1)
         return ran

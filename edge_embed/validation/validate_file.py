@@ -1,0 +1,19 @@
+"""Validation of an exported file, by what its kind needs."""
+
+from pathlib import Path
+
+from edge_embed.inspection.inspect import is_tflite_file
+from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.program.program import Program
+from edge_embed.report.results import ValidationReport
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.tflite.validate import validate_tflite
+from edge_embed.validation.validate import validate_export
+
+
+def validate_file(
+    program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
+) -> ValidationReport:
+    """Compare an ``.onnx`` or ``.tflite`` file with the program; arguments and errors as of `validate_export`."""
+    validate = validate_tflite if is_tflite_file(path) else validate_export
+    return validate(program, lowered, path, options, progress)
