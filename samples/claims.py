@@ -21,7 +21,7 @@ from trials import Trial, run_trials, step_costs
 
 from edge_embed.report.markdown.blocks import join, table
 
-_NAMES = ("ag_news",)
+_NAMES = ("ag_news", "sst2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 Means over the seeds with 95 % intervals (Student's t). *less dense*: differences within a seed. *at equal bytes*: what

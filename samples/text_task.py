@@ -40,6 +40,14 @@ def encode(rows: Sequence[tuple[int, list[str]]], vocabulary: Mapping[str, int],
     return Texts(ids, torch.tensor([label for label, _ in rows]))
 
 
+def batches_by_length(texts: Texts, size: int) -> Iterator[Batch]:
+    """Ids and classes in random order; texts of a batch are about as long, for padding costs time."""
+    lengths = (texts.ids != PADDING).sum(1)
+    for several in torch.randperm(len(lengths)).split(16 * size):
+        for batch in several[lengths[several].argsort()].split(size):
+            yield texts.ids[batch, : max(1, int(lengths[batch].max()))], texts.classes[batch]
+
+
 class TextTask(Task[Model]):
     """Classes of texts.
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
-from datasets import PADDING, number_words
+from datasets import number_words
 from numpy.typing import NDArray
 from options import data_option
 from text_classifier import sentences
 from text_classifier.litert import FileClassifier
 from text_classifier.model import SentenceClassifier, table
-from text_task import TextTask, encode
+from text_task import TextTask, batches_by_length, encode
 from timing import median_microseconds
 from torch import nn
 from training import Batch, Recipe, train
@@ -42,11 +42,8 @@ class SentenceTask(TextTask[SentenceClassifier]):
         return SentenceClassifier(table, len(sentences.LABELS))
 
     def batches(self) -> Iterator[Batch]:
-        """Ids and classes; sentences of a batch are about as long, for padding costs time."""
-        lengths = (self.training.ids != PADDING).sum(1)
-        for several in torch.randperm(len(lengths)).split(16 * _BATCH):
-            for batch in several[lengths[several].argsort()].split(_BATCH):
-                yield self.training.ids[batch, : max(1, int(lengths[batch].max()))], self.training.classes[batch]
+        """Ids and classes."""
+        return batches_by_length(self.training, _BATCH)
 
 
 @click.command()

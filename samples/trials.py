@@ -12,6 +12,7 @@ from time import perf_counter
 import numpy as np
 import torch
 from baselines import cut_down, replace_rows
+from candidates import Candidates
 from options import Options
 from torch import nn
 from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
@@ -19,8 +20,6 @@ from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
 TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
 _STEPS = 5
-
-Candidates = Mapping[str, Sequence[Recipe]]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """What is tried on AG News: each method at two ratios or more, with the settings that validation chooses from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
+from candidates import Candidates, Table, penalties, rates
 from datasets import unpacked
 from options import Options
 from torch import nn
-from training import Recipe
 
 import edge_embed
 from ag_news.data import read
@@ -24,7 +24,7 @@ def _dense(words: int) -> nn.Module:
     return nn.EmbeddingBag(words, WIDTH, mode="mean", padding_idx=0)
 
 
-def _dpq(variant: str, num_codes: int, num_groups: int, **options: object) -> Callable[[int], nn.Module]:
+def _dpq(variant: str, num_codes: int, num_groups: int, **options: object) -> Table:
     def table(words: int) -> nn.Module:
         return edge_embed.DPQEmbeddingBag(
             words, WIDTH, num_codes, num_groups, variant, padding_idx=0, mode="mean", **options
@@ -33,31 +33,22 @@ def _dpq(variant: str, num_codes: int, num_groups: int, **options: object) -> Ca
     return table
 
 
-def _ant(num_anchors: int) -> Callable[[int], nn.Module]:
+def _ant(num_anchors: int) -> Table:
     return lambda words: edge_embed.ANTEmbeddingBag(words, WIDTH, num_anchors, padding_idx=0, mode="mean")
 
 
-def _tt(rank: int) -> Callable[[int], nn.Module]:
+def _tt(rank: int) -> Table:
     return lambda words: edge_embed.TTEmbeddingBag(words, WIDTH, rank=rank, padding_idx=0, mode="mean")
 
 
-def _recipes(table: Callable[[int], nn.Module], epochs: int, *rates: float) -> list[Recipe]:
-    return [Recipe(table, epochs, 1, rate) for rate in rates]
-
-
-def _penalties(table: Callable[[int], nn.Module], epochs: int, *penalties: float) -> list[Recipe]:
-    return [Recipe(table, epochs, 1, 1e-2, penalty) for penalty in penalties]
-
-
-# A quick run takes the first setting of each.
-CANDIDATES: Mapping[str, Sequence[Recipe]] = {
-    "dense": _recipes(_dense, 4, 1e-2, 3e-3, 1e-3),
-    "dpq vq, K = 16, D = 32": _recipes(_dpq("vq", 16, 32), 4, 3e-3, 1e-2),
-    "dpq vq, K = 16, D = 16": _recipes(_dpq("vq", 16, 16), 4, 3e-3, 1e-2),
-    "dpq vq, K = 4, D = 16": _recipes(_dpq("vq", 4, 16), 4, 3e-3, 1e-2),
-    "dpq sx, K = 16, D = 32": _recipes(_dpq("sx", 16, 32), 3, 3e-3, 1e-3, 1e-2),
-    "ant, A = 10": _penalties(_ant(10), 6, 3e-5, 1e-5),
-    "ant, A = 20": _penalties(_ant(20), 6, 3e-5, 1e-5),
-    "tt, R = 16": _recipes(_tt(16), 10, 1e-2, 3e-3),
-    "tt, R = 32": _recipes(_tt(32), 10, 1e-2, 3e-3),
+CANDIDATES: Candidates = {
+    "dense": rates(_dense, 4, 1e-2, 3e-3, 1e-3),
+    "dpq vq, K = 16, D = 32": rates(_dpq("vq", 16, 32), 4, 3e-3, 1e-2),
+    "dpq vq, K = 16, D = 16": rates(_dpq("vq", 16, 16), 4, 3e-3, 1e-2),
+    "dpq vq, K = 4, D = 16": rates(_dpq("vq", 4, 16), 4, 3e-3, 1e-2),
+    "dpq sx, K = 16, D = 32": rates(_dpq("sx", 16, 32), 3, 3e-3, 1e-3, 1e-2),
+    "ant, A = 10": penalties(_ant(10), 6, 1e-2, 3e-5, 1e-5),
+    "ant, A = 20": penalties(_ant(20), 6, 1e-2, 3e-5, 1e-5),
+    "tt, R = 16": rates(_tt(16), 10, 1e-2, 3e-3),
+    "tt, R = 32": rates(_tt(32), 10, 1e-2, 3e-3),
 }

@@ -182,21 +182,13 @@ class TestCommand:
 
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
-def test_a_quick_run_on_the_news(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        ROOT / "samples" / "claims.py",
-        "ag_news",
-        "--seeds",
-        "1",
-        "--quick",
-        "--output",
-        tmp_path,
-    ]
+@pytest.mark.parametrize(("name", "dense", "least"), [("ag_news", 0.85, 0.7), ("sst2", 0.75, 0.6)])
+def test_a_quick_run(name: str, dense: float, least: float, tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "samples" / "claims.py", name, "--seeds", "1", "--quick", "--output", tmp_path]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = {row["method"]: row for row in json.loads((tmp_path / "results.json").read_text())["methods"]}
-    assert rows["dense"]["score"]["mean"] > 0.85  # by chance: 0.25
-    for name, row in rows.items():
-        assert row["score"]["mean"] > 0.7, name
-        assert name == "dense" or (row["ratio"] > 4 and row["cut down"]), name
+    assert rows["dense"]["score"]["mean"] > dense  # by chance: 0.25 and 0.5
+    for method, row in rows.items():
+        assert row["score"]["mean"] > least, method
+        assert method == "dense" or (row["ratio"] > 4 and row["cut down"]), method
