@@ -19,12 +19,15 @@ if TYPE_CHECKING:
         SizeError,
         TimeLimitError,
     )
+    from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
     from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
     from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
     from edge_embed.layers.tied_output import TiedOutput
     from edge_embed.layers.tt import TTEmbedding
+    from edge_embed.layers.yogi import Yogi
     from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
     from edge_embed.packed.tt import PackedTT
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANTEmbedding",
     "ANTEmbeddingBag",
+    "AnchorSearch",
     "BadInputError",
     "DPQEmbedding",
     "DPQEmbeddingBag",
@@ -48,12 +52,14 @@ __all__ = [
     "PackedDPQ",
     "PackedTT",
     "ParityError",
+    "PenaltySchedule",
     "ProximalOptimizer",
     "SizeError",
     "TTEmbedding",
     "TTEmbeddingBag",
     "TiedOutput",
     "TimeLimitError",
+    "Yogi",
     "__version__",
     "check",
     "create_session",
@@ -68,6 +74,7 @@ __all__ = [
 _MODULE_OF = {
     "ANTEmbedding": "edge_embed.layers.ant",
     "ANTEmbeddingBag": "edge_embed.layers.bag",
+    "AnchorSearch": "edge_embed.layers.anchor_search",
     "BadInputError": "edge_embed.errors",
     "DPQEmbedding": "edge_embed.layers.dpq",
     "DPQEmbeddingBag": "edge_embed.layers.bag",
@@ -79,12 +86,14 @@ _MODULE_OF = {
     "PackedDPQ": "edge_embed.packed.dpq",
     "PackedTT": "edge_embed.packed.tt",
     "ParityError": "edge_embed.errors",
+    "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",
     "SizeError": "edge_embed.errors",
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
     "TimeLimitError": "edge_embed.errors",
+    "Yogi": "edge_embed.layers.yogi",
     "check": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",

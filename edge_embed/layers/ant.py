@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding, check_count
 from edge_embed.ops import ant
+from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded, stored_array
 from edge_embed.packed.ant import PackedANT
@@ -33,13 +35,14 @@ class ANTEmbedding(CompressedEmbedding):
     [n + 1], ``anchor_ids`` unsigned [nnz], ``weights`` [nnz], ``weight_scale`` [1], and ``anchors``; it no longer
     learns. The dense table is never built, neither in training nor later.
 
-    The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand, such as pretrained vectors of
-    frequent words or centres of k-means (section 3.1), can be copied into ``anchors`` before training.
+    The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand (section 3.1) are what `start_from`
+    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering.
 
     Args:
         num_embeddings: rows n.
         embedding_dim: d.
-        num_anchors: A; the paper uses 5 to 100 for classification, 500 to 2,000 for language models.
+        num_anchors: A; the paper uses 5 to 100 for classification, 500 to 2,000 for language models, and
+            `edge_embed.AnchorSearch` finds it while training.
         padding_idx: this row is exactly zero and gets no gradient.
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.
@@ -78,11 +81,52 @@ class ANTEmbedding(CompressedEmbedding):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw both matrices anew, |N(0, 2 / rows)| as in the authors' code; the padding row is zero."""
+        """Draw both matrices anew, as the authors' code does; the padding row is zero."""
         for parameter in self.parameters():
-            nn.init.normal_(parameter, std=math.sqrt(2 / parameter.shape[0])).abs_()
+            draw(parameter, parameter.shape[0])
         if self.padding_idx is not None:
             self.transform[self.padding_idx] = 0
+
+    @torch.no_grad()
+    def start_from(self, anchor_ids: Tensor | None = None, vectors: Tensor | None = None) -> Self:
+        """Begin training from known anchors, section 3.1; what is not given stays as it was drawn.
+
+        Args:
+            anchor_ids: the token that each anchor is, integers [A], all different: its row becomes that anchor alone,
+                T[token, anchor] = 1 and 0 elsewhere, as appendix I has it; of other rows the paper says no more than
+                that they begin sparse.
+            vectors: the anchors, float [A, d], such as ``pretrained[anchor_ids]`` or centres of k-means.
+
+        Raises:
+            BadInputError: for other shapes, numbers that are not finite, a token that is two anchors or the padding
+                row, or if the layer is frozen.
+            IdOutOfRangeError: for an id outside the table.
+        """
+        if self.frozen:
+            raise BadInputError("the layer is frozen and no longer learns: start_from goes before training")
+        tokens = None if anchor_ids is None else self._checked_tokens(anchor_ids)
+        if vectors is not None:
+            self.anchors.copy_(self._checked_vectors(torch.as_tensor(vectors)))
+        if tokens is not None:
+            self.transform[tokens] = torch.eye(self.num_anchors).to(self.transform)
+        return self
+
+    def _checked_vectors(self, vectors: Tensor) -> Tensor:
+        if vectors.shape != self.anchors.shape or not vectors.isfinite().all():
+            expected = f"expected finite numbers {list(self.anchors.shape)}"
+            raise BadInputError(f"vectors: got shape {list(vectors.shape)}, {expected}")
+        return vectors
+
+    def _checked_tokens(self, anchor_ids: Tensor) -> Tensor:
+        tokens = integer_ids(anchor_ids).long()
+        check_id_range(tokens, self.num_embeddings)
+        if tokens.shape != (self.num_anchors,) or len(tokens.unique()) < len(tokens):
+            shape, different = list(tokens.shape), len(tokens.unique())
+            expected = f"expected one token for each of {self.num_anchors} anchors, all different"
+            raise BadInputError(f"anchor_ids: got shape {shape}, {different} different ones, {expected}")
+        if self.padding_idx is not None and (tokens == self.padding_idx).any():
+            raise BadInputError(f"anchor_ids: got {self.padding_idx}, the padding row, which cannot be an anchor")
+        return tokens.to(self.transform.device)
 
     @classmethod
     def from_packed(cls, packed: PackedANT) -> Self:
@@ -191,3 +235,8 @@ class ANTEmbedding(CompressedEmbedding):
             f"{self.num_embeddings}, {self.embedding_dim}, num_anchors={self.num_anchors}{optional}, "
             f"frozen={self.frozen}{nonzeros}"
         )
+
+
+def draw(tensor: Tensor, rows: int) -> Tensor:
+    """Fill with |N(0, 2 / rows)|: what a matrix of so many rows starts as, in the authors' code."""
+    return nn.init.normal_(tensor, std=math.sqrt(2 / rows)).abs_()

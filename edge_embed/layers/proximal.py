@@ -19,6 +19,7 @@ from torch.optim import Adagrad, NAdam, Optimizer, RAdam, RMSprop
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.yogi import Yogi, corrected_rate
 
 Step = Tensor | float
 
@@ -31,28 +32,40 @@ class ProximalOptimizer(Optimizer):
 
     The threshold follows the optimiser, so ``penalty`` has to be chosen with it: it is in the units of the gradient
     of the loss. An adaptive optimiser that adds a tiny ``eps`` to its denominator, as Adam does with 1e-8, takes
-    gigantic steps where gradients are zero: rows that have not come up yet are emptied at once. The authors' code has
-    1e-3 there; so does ``torch.optim.Adam(..., eps=1e-3)``. Even so the useful penalty spans several powers of ten:
-    begin at 1e-5, watch ``(layer.transform > 0).float().mean()``, and raise it. Too high a penalty empties the table
-    within a few steps, and the loss then stays where it is.
+    gigantic steps where gradients are zero: rows that have not come up yet are emptied at once. `edge_embed.Yogi`, with
+    which the paper trained, has 1e-3 there; so does ``torch.optim.Adam(..., eps=1e-3)``. Even so the useful penalty
+    spans several powers of ten: begin at 1e-5, watch ``(layer.transform > 0).float().mean()``, and raise it. Too high
+    a penalty empties the table within a few steps, and the loss then stays where it is; `edge_embed.PenaltySchedule`
+    raises it little by little.
 
     Args:
         optimizer: any optimiser over the parameters of the layers, and of the rest of the model.
         layers: a model, or several; every trainable `ANTEmbedding` in it takes part.
         penalty: lambda_2 of eq. (1), the weight of the sum of T; 0 keeps T >= 0 and no more. May be changed while
             training.
+        unpenalized: entries of the transform of a layer that the penalty leaves alone, the zeros of S(G) in eq. (32),
+            as int64 [2, E] of rows and anchors; `edge_embed.layers.pairs.entries` makes them of related tokens.
 
     Raises:
-        BadInputError: if there is no such layer, if its transform is not among the parameters of the optimiser, or
-            if the penalty is negative or not a finite number, also when it is set later.
+        BadInputError: if there is no such layer, if its transform is not among the parameters of the optimiser, if
+            entries are of another layer or lie outside its transform, or if the penalty is negative or not a finite
+            number, also when it is set later.
     """
 
     optimizer: Optimizer
     layers: list[ANTEmbedding]
+    unpenalized: dict[ANTEmbedding, Tensor]
 
-    def __init__(self, optimizer: Optimizer, layers: nn.Module | Iterable[nn.Module], penalty: float) -> None:
-        given = [layers] if isinstance(layers, nn.Module) else list(layers)
-        self.__setstate__({"optimizer": optimizer, "layers": _ant_layers(given), "penalty": penalty})
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        layers: nn.Module | Iterable[nn.Module],
+        penalty: float,
+        unpenalized: Mapping[ANTEmbedding, Tensor] | None = None,
+    ) -> None:
+        found = _ant_layers([layers] if isinstance(layers, nn.Module) else layers)
+        entries = {layer: _checked_entries(layer, given, found) for layer, given in (unpenalized or {}).items()}
+        self.__setstate__({"optimizer": optimizer, "layers": found, "penalty": penalty, "unpenalized": entries})
         if not self.layers:
             raise BadInputError("found no trainable ANTEmbedding: give the model that holds it, before freezing")
         held = {id(parameter) for _, parameter in self._held()}
@@ -66,10 +79,7 @@ class ProximalOptimizer(Optimizer):
 
     @penalty.setter
     def penalty(self, penalty: float) -> None:
-        is_number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
-        if not is_number or not 0 <= penalty <= torch.finfo(torch.float32).max:
-            raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty!r:.80}")
-        self._penalty = penalty
+        self._penalty = checked_penalty(penalty)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -95,13 +105,22 @@ class ProximalOptimizer(Optimizer):
     @torch.no_grad()
     def shrink(self) -> None:
         """The proximal step alone. Transforms without a gradient stay: the optimiser has not moved them either."""
-        transforms = {id(layer.transform) for layer in self.layers if not layer.frozen}
+        layers = {id(layer.transform): layer for layer in self.layers if not layer.frozen}
         for group, parameter in self._held():
-            if id(parameter) not in transforms or parameter.grad is None:
+            if id(parameter) not in layers or parameter.grad is None:
                 continue
+            free = self._free(layers[id(parameter)])
+            kept = parameter[free]
             if self.penalty > 0:
                 parameter.sub_(_step(self.optimizer, group, parameter), alpha=self.penalty)
+                parameter[free] = kept
             parameter.clamp_(min=0)
+
+    def _free(self, layer: ANTEmbedding) -> tuple[Tensor, Tensor]:
+        """Rows and anchors of the entries of a transform that are not penalised."""
+        rows, anchors = self.unpenalized.get(layer, torch.zeros(2, 0, dtype=torch.int64))
+        within = anchors < layer.transform.shape[1]  # anchors may have been taken away meanwhile
+        return rows[within], anchors[within]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients."""
@@ -120,11 +139,12 @@ class ProximalOptimizer(Optimizer):
         self.optimizer.add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer, "layers": self.layers, "penalty": self.penalty}
+        names = ("optimizer", "layers", "penalty", "unpenalized")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.penalty = state["penalty"]  # checked; torch's own would hide it in __dict__, behind the property
-        super().__setstate__({"optimizer": state["optimizer"], "layers": state["layers"]})
+        super().__setstate__({name: value for name, value in state.items() if name != "penalty"})
 
     def _held(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
         """Every parameter of the optimiser with its group."""
@@ -133,9 +153,28 @@ class ProximalOptimizer(Optimizer):
                 yield group, parameter
 
 
+def checked_penalty(penalty: float) -> float:
+    """``penalty`` itself; raise `BadInputError` unless it is a finite number of at least 0."""
+    is_number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
+    if not is_number or not 0 <= penalty <= torch.finfo(torch.float32).max:
+        raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty!r:.80}")
+    return penalty
+
+
 def _ant_layers(modules: Iterable[nn.Module]) -> list[ANTEmbedding]:
     found = {id(layer): layer for module in modules for layer in module.modules() if isinstance(layer, ANTEmbedding)}
     return [layer for layer in found.values() if not layer.frozen]
+
+
+def _checked_entries(layer: ANTEmbedding, entries: Tensor, layers: Iterable[nn.Module]) -> Tensor:
+    if not any(layer is one for one in layers):
+        raise BadInputError("unpenalized: got entries of something else than a trainable ANTEmbedding of the model")
+    size = torch.tensor(layer.transform.shape).unsqueeze(-1)
+    if not isinstance(entries, Tensor) or entries.dtype != torch.int64 or entries.ndim != 2 or len(entries) != 2:
+        raise BadInputError(f"unpenalized: got {entries!r:.80}, expected rows and anchors as int64 [2, E]")
+    if entries.numel() and ((entries < 0) | (entries >= size.to(entries.device))).any():
+        raise BadInputError(f"unpenalized: got entries outside a transform of {list(layer.transform.shape)}")
+    return entries.to(layer.transform.device)
 
 
 def _step(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Step:
@@ -144,7 +183,7 @@ def _step(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> 
     for kind, step in _ADAPTIVE.items():
         if isinstance(optimizer, kind):
             return step(group, state)
-    if "exp_avg_sq" in state and "betas" in group:  # Adam, AdamW and what is made after them, such as Yogi
+    if "exp_avg_sq" in state and "betas" in group:  # Adam, AdamW and what is made after them
         return _adam(group, state)
     rate: Step = group["lr"]
     return rate
@@ -196,9 +235,15 @@ def _rmsprop(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
     return rate / root
 
 
+def _yogi(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
+    root: Tensor = state["exp_avg_sq"].sqrt() + group["eps"]
+    return corrected_rate(group, state) / root
+
+
 _ADAPTIVE: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any]], Step]] = {
     NAdam: _nadam,
     RAdam: _radam,
     Adagrad: _adagrad,
     RMSprop: _rmsprop,
+    Yogi: _yogi,
 }

@@ -144,9 +144,9 @@ def test_every_step_is_that_of_the_bare_optimiser_and_then_the_formula(name):
 
 
 def test_other_optimisers_in_the_form_of_adam_are_adaptive_too():
-    """Such as Yogi, which the paper uses and torch does not have."""
+    """Those of other packages: they keep the same state."""
 
-    class Yogi(torch.optim.Optimizer):
+    class Other(torch.optim.Optimizer):
         def __init__(self, parameters):
             super().__init__(parameters, BETAS)
 
@@ -159,7 +159,7 @@ def test_other_optimisers_in_the_form_of_adam_are_adaptive_too():
 
     model = Model()
     before = model.table.transform.detach().clone()
-    optimizer = ProximalOptimizer(Yogi(model.parameters()), model, 1e-5)
+    optimizer = ProximalOptimizer(Other(model.parameters()), model, 1e-5)
     model.loss(0).backward()
     optimizer.step()
     threshold = 1e-5 * 0.1 / 0.1 / ((1e-6 / 0.01) ** 0.5 + 1e-3)

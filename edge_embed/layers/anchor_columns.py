@@ -1,0 +1,86 @@
+"""The anchors of one ANT table as a stack: the last ones can be taken off, and put back as they were.
+
+With an anchor go its row of A, its column of T, and what the optimiser keeps for each of their numbers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from edge_embed.layers.ant import ANTEmbedding, draw
+
+_AXIS = {"anchors": 0, "transform": 1}  # the dimension of a parameter that counts anchors
+_VALUE = "parameter"  # beside the names that an optimiser has for its state
+
+
+class AnchorColumns:
+    """Changes the number of anchors of ``layer``, which ``optimizer`` trains, in parameters that are new then."""
+
+    def __init__(self, layer: ANTEmbedding, optimizer: Optimizer) -> None:
+        self.layer, self.optimizer = layer, optimizer
+        self._off: dict[str, dict[str, Tensor]] = {name: {} for name in _AXIS}  # of anchors taken off, in their order
+
+    def resize(self, count: int) -> bool:
+        """Take anchors off, or put them back and draw what never was, until there are ``count``; false if there are."""
+        if count == self.layer.num_anchors:
+            return False
+        for name in _AXIS:
+            self._resize(name, count)
+        self.layer.num_anchors = count
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many anchors there are, and those that were taken off."""
+        return {"num_anchors": self.layer.num_anchors, "off": {name: dict(part) for name, part in self._off.items()}}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make room for as many anchors as there were, and take over those that were taken off."""
+        self.resize(state_dict["num_anchors"])
+        self._off = {name: dict(part) for name, part in state_dict["off"].items()}
+
+    def _resize(self, name: str, count: int) -> None:
+        old: nn.Parameter = getattr(self.layer, name)
+        axis, off, state = _AXIS[name], self._off[name], self.optimizer.state.get(old, {})
+        parts = {_VALUE: old.detach()} | {key: tensor for key, tensor in state.items() if _is_like(tensor, old)}
+        total = max(count, old.shape[axis] + (off[_VALUE].shape[axis] if off else 0))
+        self._off[name] = {}
+        for key, tensor in parts.items():
+            stack = torch.cat((tensor, off[key].to(tensor)), axis) if key in off else tensor
+            stack = torch.cat((stack, self._fresh(name, key, stack, total)), axis)
+            parts[key] = stack.narrow(axis, 0, count).clone()
+            self._off[name][key] = stack.narrow(axis, count, total - count).clone()
+        new = nn.Parameter(parts.pop(_VALUE), requires_grad=old.requires_grad)
+        self._hand_over(old, new, {**state, **parts})
+        setattr(self.layer, name, new)
+
+    def _fresh(self, name: str, key: str, stack: Tensor, total: int) -> Tensor:
+        """What ``stack`` lacks to ``total`` anchors: as a new layer draws it, or as the optimiser begins."""
+        shape = list(stack.shape)
+        shape[_AXIS[name]] = total - shape[_AXIS[name]]
+        if key != _VALUE:
+            squares = key in ("exp_avg_sq", "sum")  # where Yogi and Adagrad begin; others begin with zeros
+            return stack.new_full(shape, self._group(name).get("initial_accumulator_value", 0.0) if squares else 0.0)
+        fresh = draw(stack.new_empty(shape), self.layer.num_embeddings if name == "transform" else total)
+        if name == "transform" and self.layer.padding_idx is not None:
+            fresh[self.layer.padding_idx] = 0
+        return fresh
+
+    def _group(self, name: str) -> dict[str, Any]:
+        """The group of a parameter, empty if it does not learn."""
+        parameter = getattr(self.layer, name)
+        holding = (group for group in self.optimizer.param_groups if any(one is parameter for one in group["params"]))
+        return next(holding, {})
+
+    def _hand_over(self, old: nn.Parameter, new: nn.Parameter, state: dict[str, Any]) -> None:
+        for group in self.optimizer.param_groups:
+            group["params"][:] = [new if one is old else one for one in group["params"]]
+        if self.optimizer.state.pop(old, None) is not None:
+            self.optimizer.state[new] = state
+
+
+def _is_like(tensor: object, parameter: Tensor) -> bool:
+    """Whether a part of the state has a number for each of the parameter."""
+    return isinstance(tensor, Tensor) and tensor.shape == parameter.shape

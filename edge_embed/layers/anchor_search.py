@@ -1,0 +1,181 @@
+"""`AnchorSearch`: finds the number of anchors while an ANT table is trained (nbANT).
+
+    loss + lambda_2 |T|_0 + (lambda_1 - lambda_2) K          (eq. 34; |T|_0 nonzeros, K anchors)
+
+After each epoch: while this falls, anchors are added; while it rises, the last ones are taken away.
+
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 2 and appendix
+J.4, where all tables move together; what a trend is the authors' released code says.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.anchor_columns import AnchorColumns
+from edge_embed.layers.proximal import ProximalOptimizer, checked_penalty
+from edge_embed.layers.table import check_count
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What one call of `AnchorSearch.step` saw.
+
+    Attributes:
+        loss: as given.
+        num_nonzeros: entries of all transforms that are above 0.
+        num_anchors: K, of each table.
+        objective: eq. (34).
+    """
+
+    loss: float
+    num_nonzeros: int
+    num_anchors: tuple[int, ...]
+    objective: float
+
+
+class AnchorSearch:
+    """Adds and takes away anchors of every table of a `ProximalOptimizer`, all by the same number at a time.
+
+    ::
+
+        search = edge_embed.AnchorSearch(optimizer, anchor_penalty=0.01)
+        for epoch in range(50):
+            ...  # train as before
+            search.step(loss_on_validation_data)
+
+    A penalty that changes changes eq. (34) too: begin to search when it has settled. To learn from a stream (online
+    nbANT), train on each part of it until the loss no longer falls, call ``step`` with that loss, and go on to the next
+    part.
+
+    Anchors that are taken away are kept, with their columns of the transform and what the optimiser knows of them, and
+    come back as they were; anchors that were never there begin as those of a new layer. A change makes new parameters,
+    which the optimiser has in place of the old ones: call ``step`` after ``optimizer.step()``, take
+    ``model.parameters()`` anew where you keep them, and wrap the model in ``DistributedDataParallel`` again. Each
+    process must give the same loss.
+
+    A checkpoint needs ``search.state_dict()`` too. Load it first: it brings the tables to their size.
+
+    Args:
+        optimizer: of the tables; its penalty is lambda_2.
+        anchor_penalty: lambda_1, above lambda_2; the larger, the fewer anchors.
+        change: Delta K, how many anchors come or go at a time.
+        most: anchors that a table has at most.
+
+    Raises:
+        BadInputError: if a number is outside its range, or the optimiser is L-BFGS or Adafactor, whose state is not
+            one of each number.
+    """
+
+    def __init__(self, optimizer: ProximalOptimizer, anchor_penalty: float, change: int = 1, most: int = 100) -> None:
+        for name, number in (("change", change), ("most", most)):
+            check_count(name, number)
+        if isinstance(optimizer.optimizer, (torch.optim.LBFGS, torch.optim.Adafactor)):
+            got = f"the state of {type(optimizer.optimizer).__name__} is not one of each number"
+            raise BadInputError(f"{got}, so that anchors could not take theirs with them: use edge_embed.Yogi or Adam")
+        self.optimizer, self.anchor_penalty = optimizer, checked_penalty(anchor_penalty)
+        self._check_penalty()
+        self.change, self.most = change, most
+        self.history: list[SearchStep] = []
+        self._tables = [AnchorColumns(layer, optimizer.optimizer) for layer in optimizer.layers]
+        if (largest := max(layer.num_anchors for layer in optimizer.layers)) > most:
+            raise BadInputError(f"most must be at least the {largest} anchors that a table begins with, got {most}")
+
+    @torch.no_grad()
+    def step(self, loss: float | Tensor) -> bool:
+        """Note eq. (34) for this loss, and add or take away anchors as the last three of them go.
+
+        Args:
+            loss: on validation data, a mean over samples as in training; or that of the training data.
+
+        Returns:
+            Whether a table has changed its size.
+
+        Raises:
+            BadInputError: if the loss is not a finite number, a table is frozen, or the penalty of the optimiser has
+                grown to ``anchor_penalty``.
+        """
+        self.history.append(self._seen(float(loss.detach() if isinstance(loss, Tensor) else loss)))
+        by = self.change * _trend([one.objective for one in self.history[-3:]])
+        counts = [min(max(table.layer.num_anchors + by, 1), self.most) for table in self._tables]
+        changed = [table.resize(count) for table, count in zip(self._tables, counts, strict=True)]
+        return any(changed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The history, and all that is kept of anchors that were taken away."""
+        history = [{**asdict(one), "num_anchors": list(one.num_anchors)} for one in self.history]
+        return {"history": history, "tables": [table.state_dict() for table in self._tables]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Bring the tables to the size that they had; load model and optimiser after it.
+
+        Raises:
+            BadInputError: for a state of another number of tables.
+        """
+        tables = state_dict["tables"]
+        if len(tables) != len(self._tables):
+            raise BadInputError(f"got the state of {len(tables)} tables, expected that of {len(self._tables)}")
+        self.history = [
+            SearchStep(**{**one, "num_anchors": tuple(one["num_anchors"])}) for one in state_dict["history"]
+        ]
+        for table, state in zip(self._tables, tables, strict=True):
+            table.load_state_dict(state)
+
+    def figure(self) -> "Figure":
+        """The number of anchors over the steps (Figure 8), and eq. (34) over the number of anchors (Figure 3).
+
+        ``search.figure().savefig("anchors.svg")`` keeps it.
+
+        Raises:
+            BadInputError: if matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure  # noqa: PLC0415
+        except ImportError as error:
+            remedy = "python -m pip install matplotlib"
+            raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
+        canvas = Figure((9, 3.6), layout="constrained")
+        over_time, by_number = canvas.subplots(1, 2)
+        objectives = [one.objective for one in self.history]
+        for place, numbers in enumerate(zip(*(one.num_anchors for one in self.history), strict=True)):
+            over_time.plot(range(1, len(numbers) + 1), numbers, marker="o", markersize=3, label=f"table {place}")
+            by_number.plot(numbers, objectives, marker="o", markersize=3, label=f"table {place}")
+        if len(self._tables) > 1 and self.history:
+            over_time.legend(fontsize="small")
+        over_time.set(xlabel="step of the search", ylabel="anchors")
+        by_number.set(xlabel="anchors", ylabel="objective, eq. (34)")
+        return canvas
+
+    def _seen(self, loss: float) -> SearchStep:
+        if not math.isfinite(loss):
+            raise BadInputError(f"the loss must be a finite number, got {loss}")
+        if any(table.layer.frozen for table in self._tables):
+            raise BadInputError("a table is frozen and keeps its anchors: search before freezing")
+        self._check_penalty()
+        nonzeros = sum(int((table.layer.transform > 0).sum()) for table in self._tables)
+        counts = tuple(table.layer.num_anchors for table in self._tables)
+        penalty = self.optimizer.penalty
+        objective = loss + penalty * nonzeros + (self.anchor_penalty - penalty) * sum(counts)
+        return SearchStep(loss, nonzeros, counts, objective)
+
+    def _check_penalty(self) -> None:
+        """Refuse lambda_1 <= lambda_2, which the derivation of eq. (34) rules out: anchors would cost nothing."""
+        if self.anchor_penalty <= self.optimizer.penalty:
+            expected = f"expected more than the penalty of the optimiser, {self.optimizer.penalty}"
+            raise BadInputError(f"anchor_penalty: got {self.anchor_penalty}, {expected}")
+
+
+def _trend(objectives: list[float]) -> int:
+    """1 if they fall, -1 if they rise, else 0; fewer than three count as falling, and equal ones as either."""
+    if len(objectives) < 3:
+        return 1
+    first, second, third = objectives
+    return 1 if first >= second >= third else -1 if first <= second <= third else 0

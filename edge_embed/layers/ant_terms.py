@@ -1,0 +1,50 @@
+"""Terms of the loss that ANT can be trained with: add them, times a weight, to the loss of a step.
+
+    L(A) = sum_{i != j} |a_i . a_j|          anchors that are no combinations of each other (appendix E)
+    L(T, N) = sum_{(u, v) in N} |t_u . t_v|  unrelated tokens that share few anchors (eq. 33)
+
+Source: "Anchor & Transform" (ICLR 2021).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.pairs import check_pairs
+
+
+def orthogonality(layer: ANTEmbedding) -> Tensor:
+    """Sum of |a_i . a_j| over all ordered pairs of different anchors, a scalar; takes memory for A^2 numbers.
+
+    Raises:
+        BadInputError: if the layer is frozen.
+    """
+    _check(layer)
+    with torch.autocast(layer.anchors.device.type, enabled=False):
+        products = layer.anchors @ layer.anchors.t()  # [A, A]
+        return products.abs().fill_diagonal_(0.0).sum()
+
+
+def overlap(layer: ANTEmbedding, pairs: Tensor) -> Tensor:
+    """Sum of |t_u . t_v| over pairs of tokens, a scalar; `edge_embed.layers.pairs.Unrelated` draws some.
+
+    Args:
+        layer: whose transform it is.
+        pairs: ids int64 [2, P].
+
+    Raises:
+        BadInputError: if the layer is frozen, or pairs are not int64 [2, P].
+        IdOutOfRangeError: for an id outside the table.
+    """
+    _check(layer)
+    check_pairs(pairs, layer.num_embeddings)
+    one, other = functional.embedding(pairs.to(layer.transform.device), layer.transform).clamp(min=0)  # [P, A] each
+    products: Tensor = (one * other).sum()  # no number is below 0, so that |t_u . t_v| is the product itself
+    return products
+
+
+def _check(layer: ANTEmbedding) -> None:
+    if layer.frozen:
+        raise BadInputError("the layer is frozen and no longer learns: add this term before freezing")

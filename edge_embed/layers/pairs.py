@@ -1,0 +1,128 @@
+"""What is known of the tokens of an ANT table: which of them are related, and which are not.
+
+    related = cooccurrence.count(documents, n).pairs                         or from_wordnet, or your own, [2, P]
+    ProximalOptimizer(..., unpenalized={layer: entries(related, ids)})       positive pairs, eq. (32)
+    loss = loss + weight * overlap(layer, Unrelated(related, n).draw(256))   negative pairs, eq. (33)
+
+Related tokens share anchors freely: the entry of T between a token and an anchor that is related to it is not
+penalised. This needs anchors that are tokens (`edge_embed.layers.anchors`). Unrelated tokens are kept from sharing.
+
+Source: "Anchor & Transform" (ICLR 2021), appendices F, H and J.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import check_count
+from edge_embed.ops.ids import check_id_range
+
+
+def entries(related: Tensor, anchor_ids: Tensor) -> Tensor:
+    """Entries of the transform between a token and an anchor that is related to it: the zeros of S(G), appendix F.
+
+    Args:
+        related: ids of pairs, int64 [2, P], in either order.
+        anchor_ids: the token that each anchor is, int64 [A].
+
+    Returns:
+        Rows and anchors, int64 [2, E], each entry once: what ``ProximalOptimizer(unpenalized=...)`` takes.
+
+    Raises:
+        BadInputError: for pairs that are not int64 [2, P], or anchors that are not int64 [A].
+    """
+    check_pairs(related)
+    related, anchor_ids = related.cpu(), anchor_ids.cpu()
+    if anchor_ids.ndim != 1 or anchor_ids.dtype != torch.int64:
+        raise BadInputError(f"anchor_ids: got {anchor_ids.dtype} {list(anchor_ids.shape)}, expected int64 [A]")
+    order = anchor_ids.argsort()
+    both = torch.cat((related, related.flip(0)), 1)  # rows above, the tokens they are related to below
+    places = torch.searchsorted(anchor_ids[order], both[1]).clamp(max=len(anchor_ids) - 1)
+    anchors = order[places]
+    found: Tensor = torch.stack((both[0], anchors))[:, anchor_ids[anchors] == both[1]].unique(dim=1)
+    return found
+
+
+class Unrelated:
+    """Draws pairs of tokens that are not related: samples of N, which is nearly all pairs.
+
+    Args:
+        related: ids of all related pairs, int64 [2, P], in either order.
+        num_embeddings: n.
+
+    Raises:
+        BadInputError: for pairs that are not int64 [2, P], or if every pair is related.
+        IdOutOfRangeError: for an id outside the table.
+    """
+
+    def __init__(self, related: Tensor, num_embeddings: int) -> None:
+        check_pairs(related, num_embeddings)
+        self.num_embeddings = num_embeddings
+        keys = self._keys(related[:, related[0] != related[1]]).unique().cpu()
+        if len(keys) >= num_embeddings * (num_embeddings - 1) // 2:
+            raise BadInputError(f"got all pairs of {num_embeddings} tokens as related ones, expected some to be left")
+        self._taken = torch.cat((keys, torch.tensor([torch.iinfo(torch.int64).max])))  # so that a search ends inside
+
+    def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Ids int64 [2, count] of two different tokens each; draw anew for each step.
+
+        Args:
+            count: how many pairs.
+            generator: of the draws, by default torch's own.
+
+        Raises:
+            BadInputError: if the count is not at least 1.
+        """
+        check_count("count", count)
+        drawn = torch.zeros(2, 0, dtype=torch.int64)
+        while drawn.shape[1] < count:
+            some = torch.randint(self.num_embeddings, (2, 2 * count), generator=generator)
+            keys = self._keys(some)
+            free = (self._taken[torch.searchsorted(self._taken, keys)] != keys) & (some[0] != some[1])
+            drawn = torch.cat((drawn, some[:, free]), 1)
+        return drawn[:, :count]
+
+    def _keys(self, pairs: Tensor) -> Tensor:
+        """One number for each pair in either order."""
+        return pairs.amin(0) * self.num_embeddings + pairs.amax(0)
+
+
+def from_wordnet(vocabulary: Mapping[str, int], wordnet: Any) -> Tensor:
+    """Words and their hypernyms, hyponyms, synonyms and antonyms, immediate ones, as far as they are in the vocabulary.
+
+    Args:
+        vocabulary: id of each word; words of several parts are joined by ``_``, as in WordNet.
+        wordnet: WordNet as nltk reads it: ``nltk.corpus.wordnet`` where ``nltk.download("wordnet")`` has been run, or
+            a ``WordNetCorpusReader`` of a folder that has the database. It is not part of this package.
+
+    Returns:
+        Ids int64 [2, P], each pair once, the lower id first.
+    """
+    found = {
+        (min(row, other), max(row, other))
+        for word, row in vocabulary.items()
+        for name in _wordnet_names(word, wordnet)
+        if (other := vocabulary.get(name, vocabulary.get(name.lower(), row))) != row
+    }
+    return torch.tensor(sorted(found), dtype=torch.int64).reshape(-1, 2).t().contiguous()
+
+
+def _wordnet_names(word: str, wordnet: Any) -> Iterator[str]:
+    for synset in wordnet.synsets(word):
+        synonyms = synset.lemmas()
+        antonyms = [antonym for lemma in synonyms for antonym in lemma.antonyms()]
+        others = [lemma for other in (*synset.hypernyms(), *synset.hyponyms()) for lemma in other.lemmas()]
+        for lemma in (*synonyms, *antonyms, *others):
+            yield lemma.name()
+
+
+def check_pairs(pairs: Tensor, num_embeddings: int | None = None) -> None:
+    """Raise `BadInputError` unless ``pairs`` are int64 [2, P], and `IdOutOfRangeError` for ids outside a table."""
+    if not isinstance(pairs, Tensor) or pairs.dtype != torch.int64 or pairs.ndim != 2 or len(pairs) != 2:
+        got = f"{pairs.dtype} {list(pairs.shape)}" if isinstance(pairs, Tensor) else f"{pairs!r:.80}"
+        raise BadInputError(f"pairs: got {got}, expected ids of tokens as int64 [2, P]")
+    if num_embeddings is not None:
+        check_id_range(pairs, num_embeddings)

@@ -1,0 +1,62 @@
+"""`PenaltySchedule`: the penalty of ANT, lambda_2, as it changes while training, by a few points of it.
+
+::
+
+{0: p}               constant
+{0: 0, 1000: p}      linear warm-up in 1,000 steps
+{500: 0, 1500: p}    the same after 500 steps without; the authors' code has this one, counted in epochs
+{999: 0, 1000: p}    a step
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.proximal import ProximalOptimizer, checked_penalty
+from edge_embed.layers.table import check_count
+
+
+class PenaltySchedule:
+    """Sets the penalty of a `ProximalOptimizer` by the number of steps, as a scheduler of torch sets the rate.
+
+    Call ``step()`` once for each step of the optimiser, or once for each epoch if the points count epochs. A penalty
+    that rises slowly lets the table learn before it is thinned out, which is safer than a high one from the start.
+
+    Args:
+        optimizer: whose penalty it is; it is set at once.
+        points: penalty at some numbers of steps. Between two of them it is on the line that joins them, before the
+            first and after the last it stays.
+
+    Raises:
+        BadInputError: if there is no point, a number of steps is below 0, or a penalty is not one.
+    """
+
+    def __init__(self, optimizer: ProximalOptimizer, points: Mapping[int, float]) -> None:
+        if not isinstance(points, Mapping) or not points:
+            raise BadInputError(f"points must map numbers of steps to penalties, such as {{0: 1e-4}}, got {points!r}")
+        for step in points:
+            check_count("a number of steps", step, least=0)
+        self.optimizer = optimizer
+        self.points = {step: checked_penalty(points[step]) for step in sorted(points)}
+        self._steps = 0
+        self._set()
+
+    def step(self) -> None:
+        """Count one step, and set the penalty of the next."""
+        self._steps += 1
+        self._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of steps; the points are given when it is made again."""
+        return {"steps": self._steps}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from where a run was saved, with the points that this schedule was made with."""
+        check_count("steps", state_dict["steps"], least=0)
+        self._steps = state_dict["steps"]
+        self._set()
+
+    def _set(self) -> None:
+        self.optimizer.penalty = float(np.interp(self._steps, list(self.points), list(self.points.values())))

@@ -1,0 +1,116 @@
+"""`Yogi`: the optimiser that the paper of ANT trained with; torch has none of that name.
+
+    m = beta1 m + (1 - beta1) g
+    v = v - (1 - beta2) sign(v - g^2) g^2
+    p = p - step m,    step = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)
+
+Sources: "Adaptive Methods for Nonconvex Optimization" (NeurIPS 2018), Algorithm 2; the corrections for the first steps
+t = 1, 2, ... and where v begins are those of the code that the authors of "Anchor & Transform" (ICLR 2021) released.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+from edge_embed.errors import BadInputError
+
+
+class Yogi(Optimizer):
+    """As Adam, but v grows and falls by a share of g^2 however large v is, so that it forgets a rare gradient slowly.
+
+    The defaults are those of the paper of ANT. Parameters without a gradient keep their state.
+
+    Args:
+        params: parameters or groups of them, as for ``torch.optim.Adam``.
+        lr: learning rate.
+        betas: decay of the mean m of the gradients, and how fast v follows their squares; both in [0, 1).
+        eps: added to the root of v; the less, the larger are steps where gradients are small.
+        initial_accumulator_value: v before the first step, above 0 or 0.
+
+    Raises:
+        BadInputError: if a number is outside its range; in `step`, if a gradient is sparse.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-3,
+        initial_accumulator_value: float = 1e-6,
+    ) -> None:
+        _check("lr", lr)
+        _check("eps", eps)
+        _check("initial_accumulator_value", initial_accumulator_value)
+        for beta in betas:
+            _check("betas", beta, below=1)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "initial_accumulator_value": initial_accumulator_value}
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step; ``closure`` computes the loss again, as for other optimisers."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if parameters:
+                self._move(group, parameters)
+        return loss
+
+    def _move(self, group: Mapping[str, Any], parameters: list[Tensor]) -> None:
+        """All parameters of a group together: on a GPU, one kernel each for many of them."""
+        gradients = [_dense(parameter) for parameter in parameters]
+        states = [self._counted(group, parameter) for parameter in parameters]
+        means = [state["exp_avg"] for state in states]
+        variances = [state["exp_avg_sq"] for state in states]
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        squares = torch._foreach_mul(gradients, gradients)
+        signs = torch._foreach_sub(variances, squares)
+        torch._foreach_sign_(signs)
+        torch._foreach_addcmul_(variances, signs, squares, value=beta2 - 1)
+        roots = torch._foreach_sqrt(variances)
+        torch._foreach_add_(roots, group["eps"])
+        torch._foreach_addcdiv_(parameters, means, roots, [-corrected_rate(group, state) for state in states])
+
+    def _counted(self, group: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
+        """State of a parameter, made before its first step, with this step counted."""
+        state: dict[str, Any] = self.state[parameter]
+        if not state:
+            state["step"] = torch.tensor(0.0)  # as torch's own optimisers keep it, so that checkpoints are alike
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.full_like(parameter, group["initial_accumulator_value"])
+        state["step"] += 1
+        return state
+
+
+def corrected_rate(group: Mapping[str, Any], state: Mapping[str, Any]) -> float:
+    """The learning rate with the corrections of the first steps; over sqrt(v) + eps it is the step of each number."""
+    (beta1, beta2), count = group["betas"], float(state["step"])
+    rate: float = float(group["lr"]) * math.sqrt(1 - beta2**count) / (1 - beta1**count)
+    return rate
+
+
+def _dense(parameter: Tensor) -> Tensor:
+    gradient = parameter.grad
+    assert gradient is not None  # chosen by the caller
+    if gradient.layout != torch.strided:
+        got = f"got a sparse gradient of a parameter {list(parameter.shape)}"
+        raise BadInputError(f"Yogi takes dense gradients, {got}: give nn.Embedding sparse=False")
+    return gradient
+
+
+def _check(name: str, value: object, below: float = math.inf) -> None:
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()  # torch takes a rate as a tensor
+    if not isinstance(value, int | float) or not 0 <= value < below:
+        expected = "a finite number of at least 0" if below == math.inf else f"numbers from 0 to below {below}"
+        raise BadInputError(f"{name} must be {expected}, got {value!r:.80}")

@@ -1,0 +1,283 @@
+"""nbANT: eq. (34) by hand, how the number of anchors follows it, and what stays when anchors go and return."""
+
+import io
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.anchor_search import AnchorSearch
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.penalty_schedule import PenaltySchedule
+from edge_embed.layers.proximal import ProximalOptimizer
+from edge_embed.layers.yogi import Yogi
+
+OPTIMIZERS = {
+    "yogi": Yogi,
+    "adam": lambda parameters: torch.optim.Adam(parameters, 0.01, eps=1e-3, amsgrad=True),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, 0.1, initial_accumulator_value=0.3),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
+}
+
+
+class Recommender(nn.Module):
+    """A rating is the product of a user and an item."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.users = ANTEmbedding(7, 4, 5, padding_idx=0)
+        self.items = ANTEmbedding(9, 4, 3)
+
+    def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        return (self.users(users) * self.items(items)).sum(-1)
+
+
+def train(model: Recommender, optimizer: torch.optim.Optimizer, steps: int = 1) -> torch.Tensor:
+    for step in range(steps):
+        optimizer.zero_grad()
+        users, items = torch.arange(6), (torch.arange(6) + step) % 9
+        loss = (model(users, items) - items.float()).square().mean()
+        loss.backward()
+        optimizer.step()
+    return loss
+
+
+def made(name: str = "yogi", penalty: float = 1e-3, **options: object) -> tuple[Recommender, AnchorSearch]:
+    model = Recommender()
+    optimizer = ProximalOptimizer(OPTIMIZERS[name](model.parameters()), model, penalty)
+    return model, AnchorSearch(optimizer, 0.5, **options)
+
+
+def columns(model: Recommender, search: AnchorSearch, count: int) -> list[torch.Tensor]:
+    """All that is known of the first anchors of the users."""
+    users = model.users
+    states = [search.optimizer.state[parameter] for parameter in (users.anchors, users.transform)]
+    found = [users.anchors[:count], users.transform[:, :count]]
+    for state, axis in zip(states, (0, 1), strict=True):
+        found += [
+            value.narrow(axis, 0, count)
+            for value in state.values()
+            if isinstance(value, torch.Tensor) and value.ndim == 2
+        ]
+    return [tensor.detach().clone() for tensor in found]
+
+
+def test_objective_is_equation_34():
+    model, search = made()
+    train(model, search.optimizer)
+    nonzeros = int((model.users.transform > 0).sum() + (model.items.transform > 0).sum())
+    assert 0 < nonzeros < 7 * 5 + 9 * 3
+    search.step(torch.tensor(2.0))
+    (seen,) = search.history
+    assert (seen.loss, seen.num_nonzeros, seen.num_anchors) == (2.0, nonzeros, (5, 3))
+    assert seen.objective == pytest.approx(2 + 1e-3 * nonzeros + (0.5 - 1e-3) * (5 + 3))
+
+
+@pytest.mark.parametrize(
+    ("losses", "counts"),
+    [
+        ([100, 80, 60, 40, 20, 20], [(7, 5), (9, 7), (11, 9), (12, 11), (12, 12), (12, 12)]),  # at most 12
+        ([20, 40, 60, 80, 100, 120, 140], [(7, 5), (9, 7), (7, 5), (5, 3), (3, 1), (1, 1), (1, 1)]),  # at least 1
+        ([100, 80, 120, 110, 100], [(7, 5), (9, 7), (9, 7), (9, 7), (11, 9)]),  # no trend in between
+    ],
+)
+def test_anchors_come_while_the_last_three_fall_and_go_while_they_rise(losses, counts):
+    """Losses are so far apart that they decide; fewer than three count as falling, as in the authors' code."""
+    model, search = made(change=2, most=12)
+    seen = []
+    for loss in losses:
+        before = model.users.num_anchors, model.items.num_anchors
+        changed = search.step(loss)
+        seen.append((model.users.num_anchors, model.items.num_anchors))
+        assert changed == (seen[-1] != before)
+    assert seen == counts
+    assert model.users.transform.shape == (7, counts[-1][0])
+    assert model.users.anchors.shape == (counts[-1][0], 4)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_anchors_that_return_are_as_they_were(name):
+    model, search = made(name, change=2)
+    train(model, search.optimizer, 3)
+    table = search._tables[0]
+    before = columns(model, search, 5)
+    rows = model.users(torch.arange(7)).detach()
+    table.resize(3)
+    kept = columns(model, search, 3)
+    train(model, search.optimizer, 2)
+    assert not torch.equal(columns(model, search, 3)[0], kept[0])  # those that are left learn on
+    table.resize(2)
+    table.resize(6)
+    after = columns(model, search, 6)
+    assert len(after) == len(before)
+    for old, new in zip(before, after, strict=True):
+        axis = 0 if old.shape[0] == 5 else 1
+        assert torch.equal(new.narrow(axis, 3, 2), old.narrow(axis, 3, 2))
+    train(model, search.optimizer)  # and all six learn
+    assert model.users.anchors.grad[5].any()
+    assert model.users(torch.arange(7)).shape == rows.shape
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_off_and_on_again_changes_nothing(name):
+    plain, searched = made(name), made(name)
+    for model, search in (plain, searched):
+        train(model, search.optimizer, 2)
+        if model is searched[0]:
+            for table, count in zip(search._tables, (1, 2), strict=True):
+                before = table.layer.num_anchors
+                table.resize(count)
+                table.resize(before)
+        train(model, search.optimizer, 3)
+    for one, other in zip(plain[0].parameters(), searched[0].parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_new_anchors_begin_as_in_a_new_table():
+    model, search = made("adagrad")
+    train(model, search.optimizer)
+    torch.manual_seed(1)
+    search._tables[0].resize(2005)
+    users, (anchors, transform) = model.users, (model.users.anchors, model.users.transform)
+    assert not transform[0].any()  # padding
+    assert transform[1:, 5:].min() >= 0
+    assert transform[1:, 5:].square().mean().item() == pytest.approx(2 / 7, rel=0.1)
+    assert anchors[5:].square().mean().item() == pytest.approx(2 / 2005, rel=0.1)
+    assert (search.optimizer.state[transform]["sum"][:, 5:] == 0.3).all()
+    assert users.num_anchors == 2005
+    assert isinstance(anchors, nn.Parameter)
+    held = {id(parameter) for group in search.optimizer.param_groups for parameter in group["params"]}
+    assert held == {id(parameter) for parameter in model.parameters()}
+    assert set(map(id, search.optimizer.state)) == held
+
+
+def test_entries_of_anchors_that_went_are_unpenalised_again_when_they_return():
+    model = Recommender()
+    entries = {model.users: torch.tensor([[1, 2], [0, 4]])}
+    optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 1e-9), model, 1e12, entries)
+    table = AnchorSearch(optimizer, 1e13)._tables[0]
+    table.resize(3)
+    train(model, optimizer)
+    assert model.users.transform.nonzero().tolist() == [[1, 0]]
+    table.resize(5)
+    train(model, optimizer)
+    assert model.users.transform.nonzero().tolist() == [[1, 0], [2, 4]]
+
+
+def test_a_loss_that_is_still_held_does_not_hinder():
+    """Its graph holds the old parameters."""
+    model, search = made()
+    loss = train(model, search.optimizer)
+    search.step(loss)
+    again = train(model, search.optimizer)
+    assert again.requires_grad
+    assert loss.requires_grad
+
+
+def test_a_compiled_model_follows():
+    torch._dynamo.reset()
+    runs = []
+    for compiled in (False, True):
+        model, search = made()
+        call = torch.compile(model, backend="aot_eager") if compiled else model
+        for _ in range(3):
+            search.step(train(call, search.optimizer).item())
+        runs.append(model)
+    for one, other in zip(*(model.parameters() for model in runs), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_resumed_search_is_the_search_that_was_not_interrupted():
+    losses = [5.0, 9.0, 40.0, 80.0, 120.0, 160.0, 30.0, 20.0, 10.0, 5.0]  # anchors come, go and return
+    runs = []
+    for stop in (None, 5):
+        model, search = made(change=2)
+        for at, loss in enumerate(losses):
+            if at == stop:
+                parts = {"search": search, "model": model, "optimizer": search.optimizer}
+                buffer = io.BytesIO()
+                torch.save({name: part.state_dict() for name, part in parts.items()}, buffer)
+                buffer.seek(0)
+                saved = torch.load(buffer, weights_only=True)
+                with torch.random.fork_rng():
+                    model, search = made(change=2)
+                    for name, part in {"search": search, "model": model, "optimizer": search.optimizer}.items():
+                        part.load_state_dict(saved[name])
+            train(model, search.optimizer)
+            torch.manual_seed(at)
+            search.step(loss)
+        runs.append((model, search))
+    (whole, one), (resumed, other) = runs
+    assert one.history == other.history
+    assert {seen.num_anchors for seen in one.history} > {(5, 3), (9, 7), (1, 1)}
+    for got, expected in zip(resumed.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_a_found_table_freezes_as_any_other():
+    model, search = made()
+    for _ in range(2):
+        search.step(train(model, search.optimizer).item())
+    rows = model.users(torch.arange(7)).detach()
+    torch.testing.assert_close(model.users.freeze()(torch.arange(7)), rows)
+    assert model.users.to_packed().anchors.shape == (7, 4)
+    with pytest.raises(BadInputError, match="search before freezing"):
+        search.step(1.0)
+
+
+def test_figure_draws_the_history():
+    pytest.importorskip("matplotlib", reason="matplotlib draws, the extra `bench` has it")
+    _, search = made()
+    for loss in (3.0, 2.0, 2.5):
+        search.step(loss)
+    over_time, by_number = search.figure().axes
+    assert [list(line.get_ydata()) for line in over_time.lines] == [[5, 6, 7], [3, 4, 5]]
+    assert list(by_number.lines[0].get_xdata()) == [5, 6, 7]
+    assert list(by_number.lines[0].get_ydata()) == [seen.objective for seen in search.history]
+
+
+def test_without_matplotlib_the_figure_says_what_to_install(monkeypatch):
+    _, search = made()
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BadInputError, match="pip install matplotlib"):
+        search.figure()
+
+
+def test_mistakes_are_refused():
+    model = Recommender()
+    optimizer = ProximalOptimizer(Yogi(model.parameters()), model, 0.1)
+    for bad in ({"anchor_penalty": 0.1}, {"change": 0}, {"most": 4}, {"anchor_penalty": float("nan")}):
+        with pytest.raises(BadInputError):
+            AnchorSearch(optimizer, **{"anchor_penalty": 1.0, **bad})
+    for kind in (torch.optim.LBFGS, torch.optim.Adafactor):
+        with pytest.raises(BadInputError, match=f"the state of {kind.__name__} is not one of each number"):
+            AnchorSearch(ProximalOptimizer(kind(model.parameters()), model, 0.1), 1.0)
+    search = AnchorSearch(optimizer, 1.0)
+    with pytest.raises(BadInputError, match="finite number, got nan"):
+        search.step(float("nan"))
+    PenaltySchedule(optimizer, {0: 1.0})
+    with pytest.raises(BadInputError, match=r"anchor_penalty: got 1\.0"):
+        search.step(1.0)
+    single = ProximalOptimizer(Yogi(model.users.parameters()), model.users, 0.1)
+    with pytest.raises(BadInputError, match="state of 1 tables, expected that of 2"):
+        search.load_state_dict(AnchorSearch(single, 1.0).state_dict())
+    assert search.history == []
+
+
+def test_a_search_goes_on_with_a_new_optimiser():
+    """What the old one knew of anchors that went is forgotten; their values are not."""
+    model, search = made(change=2)
+    train(model, search.optimizer)
+    before = model.users.anchors.detach().clone()
+    search._tables[0].resize(1)
+    fresh = AnchorSearch(ProximalOptimizer(Yogi(model.parameters()), model, 1e-3), 0.5)
+    fresh.load_state_dict(search.state_dict())
+    fresh._tables[0].resize(3)
+    train(model, fresh.optimizer)
+    fresh._tables[0].resize(5)
+    assert torch.equal(model.users.anchors[3:], before[3:])
+    train(model, fresh.optimizer)

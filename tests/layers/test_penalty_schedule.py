@@ -1,0 +1,60 @@
+"""The penalty over the steps of an ordinary loop."""
+
+import math
+
+import pytest
+import torch
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.penalty_schedule import PenaltySchedule
+from edge_embed.layers.proximal import ProximalOptimizer
+
+
+def new_optimizer() -> ProximalOptimizer:
+    layer = ANTEmbedding(3, 2, 2)
+    return ProximalOptimizer(torch.optim.SGD(layer.parameters(), 0.1), layer, 9.0)
+
+
+def penalties(points: dict[int, float], steps: int) -> list[float]:
+    optimizer = new_optimizer()
+    schedule = PenaltySchedule(optimizer, points)
+    seen = []
+    for _ in range(steps):
+        seen.append(optimizer.penalty)
+        schedule.step()
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ({0: 0.5}, [0.5] * 6),
+        ({0: 0.0, 4: 2.0}, [0.0, 0.5, 1.0, 1.5, 2.0, 2.0]),
+        ({4: 3.0, 2: 1.0}, [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]),
+        ({2: 0.0, 3: 1.0}, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
+    ],
+    ids=["constant", "warm-up", "warm-up after a while", "step"],
+)
+def test_penalty_is_on_the_lines_between_the_points(points, expected):
+    assert penalties(points, 6) == pytest.approx(expected)
+
+
+def test_a_resumed_schedule_goes_on_where_it_was_saved():
+    points = {0: 0.0, 10: 1.0}
+    first, second = new_optimizer(), new_optimizer()
+    schedule = PenaltySchedule(first, points)
+    for _ in range(3):
+        schedule.step()
+    resumed = PenaltySchedule(second, points)
+    assert second.penalty == 0
+    resumed.load_state_dict(schedule.state_dict())
+    assert second.penalty == pytest.approx(0.3)
+    resumed.step()
+    assert second.penalty == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("bad", [{}, 1e-3, {-1: 0.0}, {0.5: 1.0}, {0: -1.0}, {0: math.nan}])
+def test_points_that_are_none_are_refused(bad):
+    with pytest.raises(BadInputError):
+        PenaltySchedule(new_optimizer(), bad)
