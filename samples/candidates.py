@@ -1,11 +1,13 @@
 """Settings that validation chooses from."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from torch import nn
 from training import Recipe
 
 Table = Callable[[int], nn.Module]  # rows -> an embedding layer
+Variant = Literal["sx", "vq"]  # of DPQ
 # By method; ``dense`` comes first. A quick run takes the first setting of each.
 Candidates = Mapping[str, Sequence[Recipe]]
 

@@ -17,6 +17,8 @@ from options import Options
 from torch import nn
 from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
 
+import edge_embed
+
 TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
 _STEPS = 5
@@ -97,8 +99,8 @@ def table_bytes(model: nn.Module) -> int:
     table = model.get_submodule("table")
     if isinstance(table, nn.Embedding | nn.EmbeddingBag):
         return table.weight.nbytes
-    nbytes: int = table.to_packed().nbytes
-    return nbytes
+    assert isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding)
+    return table.to_packed().nbytes
 
 
 def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from candidates import Candidates, Table, penalties, rates
+from candidates import Candidates, Table, Variant, penalties, rates
 from datasets import unpacked
 from options import Options
 from torch import nn
@@ -24,13 +24,10 @@ def _dense(words: int) -> nn.Module:
     return nn.EmbeddingBag(words, WIDTH, mode="mean", padding_idx=0)
 
 
-def _dpq(variant: str, num_codes: int, num_groups: int, **options: object) -> Table:
-    def table(words: int) -> nn.Module:
-        return edge_embed.DPQEmbeddingBag(
-            words, WIDTH, num_codes, num_groups, variant, padding_idx=0, mode="mean", **options
-        )
-
-    return table
+def _dpq(variant: Variant, num_codes: int, num_groups: int) -> Table:
+    return lambda words: edge_embed.DPQEmbeddingBag(
+        words, WIDTH, num_codes, num_groups, variant, padding_idx=0, mode="mean"
+    )
 
 
 def _ant(num_anchors: int) -> Table:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from candidates import Candidates, Table, penalties, rates
+from candidates import Candidates, Table, Variant, penalties, rates
 from datasets import number_words
 from options import Options
 from text_classifier import sentences
@@ -50,7 +50,7 @@ def _dense(words: int) -> nn.Module:
     return small_embedding(words, WIDTH, padding_idx=0)
 
 
-def _dpq(variant: str, num_codes: int, num_groups: int) -> Table:
+def _dpq(variant: Variant, num_codes: int, num_groups: int) -> Table:
     return lambda words: edge_embed.DPQEmbedding(words, WIDTH, num_codes, num_groups, variant, padding_idx=0)
 
 
