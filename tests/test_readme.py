@@ -93,7 +93,7 @@ class TestBlocks:
             "16-codes.json 4-codes.json baseline.json check.html check.md check.xml classifier.pt compare.html "
             "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt model.tflite report.html report.md "
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
-            "words.json words.pt words.tflite worst.npz".split()
+            "words.json words.pt words.tflite worst.npz changes.svg usage.svg".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:
@@ -230,7 +230,7 @@ class TestDescription:
         assert only("text layers").splitlines() == layers
 
     def test_every_public_name_in_it_exists(self) -> None:
-        for name in set(re.findall(r"\bedge_embed\.(\w+)", README)) - {"exporters", "layers", "packed"}:
+        for name in set(re.findall(r"\bedge_embed\.(\w+)", README)) - {"exporters", "layers", "packed", "study"}:
             assert name in edge_embed.__all__, name
 
     def test_every_path_in_it_exists(self) -> None:

@@ -33,8 +33,9 @@ Sizes = tuple[TableShape, int | None]
 
 
 def _dpq_trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Sizes:
-    groups, num_codes, width = key.shape
-    return _dpq_shape(query.shape, groups, num_codes, query.shape[1] // width, _value_type(value)), rest[-1]
+    groups, num_codes, width = value.shape
+    num_groups = query.shape[1] // key.shape[2]
+    return _dpq_shape((query.shape[0], num_groups * width), groups, num_codes, num_groups, _value_type(value)), rest[-1]
 
 
 def _dpq_frozen(
@@ -45,9 +46,7 @@ def _dpq_frozen(
     return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, value_type), padding_idx
 
 
-def _dpq_shape(
-    size: tuple[int, int] | torch.Size, stored: int, num_codes: int, num_groups: int, value_type: str
-) -> DPQShape:
+def _dpq_shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, value_type: str) -> DPQShape:
     if stored not in (1, num_groups):
         raise BadInputError(f"got {stored} value tables, expected {num_groups}, or 1 when they are shared")
     return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups, value_type)
@@ -148,7 +147,7 @@ def _tables(program: Program) -> list[TableInfo]:
             unique = f"{name}_{len(taken)}"
         taken.add(unique)
         weights = {str(weight.target): _weight(program, weight) for weight in nodes}
-        stored = sum(tensor.nbytes for tensor in weights.values())  # vq has one weight as key and value
+        stored = sum(tensor.nbytes for tensor in weights.values())  # keys and values may be tied
         method, state, read = _FORMS[form]
         with located(f"table {unique!r}"):
             shape, padding_idx = read(*fx.node.map_arg(arguments, lambda weight: _weight(program, weight)))

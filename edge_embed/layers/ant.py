@@ -214,7 +214,7 @@ class ANTEmbedding(CompressedEmbedding):
             return ant.FROZEN, (*csr, self.anchors, self.padding_idx)
         return ant.TRAINABLE, (self.transform, self.anchors, self.padding_idx)
 
-    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
         return ant.products(functional.embedding(ids, self.transform), self.anchors)
 

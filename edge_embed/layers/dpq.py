@@ -1,59 +1,54 @@
 """`DPQEmbedding`: an embedding table learned as product-quantisation codes.
 
-Training forward passes, with p = softmax(norm(r_j)), one = onehot(c_j), sg = stop gradient:
+Forward passes in training, with p = softmax(norm(r_j) / tau), one = onehot(c_j), sg = stop gradient:
 
-    SX   H_j = (p - sg(p - one)) V_j                               (eq. 5, tau = 1)
-    VQ   H_j = q_j - sg(q_j - V_j[c_j]),   L_reg = mean((V_j[c_j] - sg(q_j))^2)   (eq. 7)
+    SX   H_j = (p - sg(p - one)) V_j                                              (eq. 4 and 5)
+    VQ   H_j = q_j - sg(q_j - V_j[c_j]),   L_reg = mean((V_j[c_j] - sg(q_j))^2)   (eq. 7, sec. 2.3)
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020
 submission), with what the authors' released code adds: SX passes the straight-through one-hot to V,
-and a batch norm standardises the distances. Distances and codes: `edge_embed.ops.dpq`.
+and a batch norm standardises the distances. Distances r and codes c: `edge_embed.ops.dpq_distance`; the rows:
+`edge_embed.ops.dpq_straight_through`; moving averages in place of L_reg: `edge_embed.layers.moving_centroids`.
 """
 
-import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding, check_count
+from edge_embed.layers.dpq_options import (
+    DistanceNorm,
+    Variant,
+    check_method,
+    check_scale,
+    check_sizes,
+    check_temperature,
+)
+from edge_embed.layers.moving_centroids import MovingCentroids
+from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.ops import dpq
+from edge_embed.ops.dpq_distance import Metric, batch_statistics, normalized, responses
+from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows, with_regulariser
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 
-_MAX_CODES = 65536
 _NORM_MOMENTUM = 0.1
-
-
-class _AddLoss(torch.autograd.Function):
-    """Pass ``output`` through and let ``loss`` be minimised as if it were added to the user's loss."""
-
-    @staticmethod
-    def forward(output: Tensor, loss: Tensor) -> Tensor:
-        return output.view_as(output)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.set_materialize_grads(True)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        return gradient, gradient.new_ones(())
 
 
 class DPQEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is learned as codes and values.
 
-    The layer has two states. *Trainable* keeps ``query`` [n, d], ``key`` [G, K, s] (SX only; VQ ties keys
-    and values) and ``value`` [G, K, s]. *Frozen* (after `freeze` or `from_packed`) keeps ``codes``, uint8
+    The layer has two states. *Trainable* keeps ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are tied,
+    ``value`` [G, K, s], and what its options add. *Frozen* (after `freeze` or `from_packed`) keeps ``codes``, uint8
     [n, row_bytes], ``value``, and ``value_scales`` [G] where that is int8, and no longer learns. In eval mode both
     states give value rows selected by index, bit for bit what the exported file gives.
 
-    The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D when subspaces are shared.
+    The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D when subspaces are shared: queries, keys
+    and whatever else is needed for training count nothing.
 
     Args:
         num_embeddings: rows n.
@@ -65,16 +60,29 @@ class DPQEmbedding(CompressedEmbedding):
             needed; it does not follow a scaled loss.
         share_subspaces: one key and value matrix for all groups (appendix E.2), so G = 1 instead of D.
         padding_idx: this row is exactly zero and gets no gradient.
-        distance_norm: batch norm of the distances, one statistic per choice k.
+        distance_norm: batch norm of the distances (appendix C). True: one statistic per choice k, shared by all groups,
+            as in the authors' code; ``"per_group"``: one per group and choice, which leaves fewer codes of SX unused;
+            False: none.
         init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.
+        metric: how near a query is to a key. SX: ``"dot"`` (eq. 3, the default), ``"euclidean"`` (squared) or
+            ``"cosine"`` (table 1). VQ is Euclidean (eq. 6).
+        tie_key_value: one matrix as keys and values. SX: no by default, as in the paper (table 12). VQ is tied:
+            eq. (7) gives the query the gradient of the value, which has to be near it.
+        key_dim: columns D w of queries and keys (table 1), a multiple of ``num_groups``; d by default, and always
+            where keys and values are tied.
+        query_init_scale: as ``init_scale``, for the queries alone.
+        temperature: tau of SX (eq. 4), the attribute `temperature`.
+        ema_decay: VQ: the centroids are moving averages of the queries that chose them (sec. 2.3), with this decay,
+            .99 for example, and no longer learn from L_reg: ``value`` is then no parameter. With torch.distributed,
+            every process has to take the same number of training passes, as sums go over all.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
 
     Raises:
-        BadInputError: for impossible sizes, or ids that are not integers.
+        BadInputError: for impossible sizes, options that exclude each other, or ids that are not integers.
         IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
     """
 
@@ -85,6 +93,7 @@ class DPQEmbedding(CompressedEmbedding):
     value_scales: Tensor | None
     running_mean: Tensor
     running_var: Tensor
+    centroids: MovingCentroids | None
 
     def __init__(
         self,
@@ -92,47 +101,75 @@ class DPQEmbedding(CompressedEmbedding):
         embedding_dim: int,
         num_codes: int,
         num_groups: int,
-        variant: dpq.Variant = "sx",
+        variant: Variant = "sx",
         share_subspaces: bool = False,
         padding_idx: int | None = None,
-        distance_norm: bool = True,
+        distance_norm: DistanceNorm = True,
         init_scale: float = 0.05,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        metric: Metric | None = None,
+        tie_key_value: bool | None = None,
+        key_dim: int | None = None,
+        query_init_scale: float | None = None,
+        temperature: float = 1.0,
+        ema_decay: float | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
+        is_vq = variant == "vq"
         self.num_codes, self.num_groups = num_codes, num_groups
         self.variant, self.share_subspaces = variant, share_subspaces
         self.distance_norm, self.init_scale = distance_norm, init_scale
-        self._check_sizes()
-        if not (isinstance(init_scale, int | float) and 0 <= init_scale < math.inf):
-            raise BadInputError(f"init_scale must be a finite number of at least 0, got {init_scale!r:.80}")
+        self.query_init_scale = init_scale if query_init_scale is None else query_init_scale
+        self.metric: Metric = metric or ("euclidean" if is_vq else "dot")
+        self.tie_key_value = is_vq if tie_key_value is None else tie_key_value
+        self.key_dim = embedding_dim if key_dim is None else key_dim
+        check_sizes(embedding_dim, num_codes, num_groups, self.key_dim, self.tie_key_value)
+        check_scale("init_scale", init_scale)
+        check_scale("query_init_scale", self.query_init_scale)
+        check_method(variant, self.metric, self.tie_key_value, distance_norm, ema_decay)
+        self.temperature = temperature
         groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.query = nn.Parameter(torch.empty(num_embeddings, embedding_dim, **options))
-        if variant == "sx":
-            self.key = nn.Parameter(torch.empty(groups, num_codes, width, **options))
-        self.value = nn.Parameter(torch.empty(groups, num_codes, width, **options))
+        self.query = nn.Parameter(torch.empty(num_embeddings, self.key_dim, **options))
+        if not self.tie_key_value:
+            self.key = nn.Parameter(torch.empty(groups, num_codes, self.key_dim // num_groups, **options))
+        value = torch.empty(groups, num_codes, width, **options)
+        if ema_decay is None:
+            self.value, self.centroids = nn.Parameter(value), None
+        else:
+            self.register_buffer("value", value)
+            self.centroids = MovingCentroids(value, ema_decay)
         if distance_norm:
-            self.register_buffer("running_mean", torch.zeros(num_codes, **options))
-            self.register_buffer("running_var", torch.ones(num_codes, **options))
+            size = (num_groups, num_codes) if distance_norm == "per_group" else (num_codes,)
+            self.register_buffer("running_mean", torch.zeros(size, **options))
+            self.register_buffer("running_var", torch.ones(size, **options))
         self.register_buffer("value_scales", None)
         self.reset_parameters()
 
-    def _check_sizes(self) -> None:
-        check_count("num_codes", self.num_codes)
-        check_count("num_groups", self.num_groups)
-        if not 2 <= self.num_codes <= _MAX_CODES:
-            raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {self.num_codes}")
-        if self.embedding_dim % self.num_groups:
-            raise BadInputError(f"num_groups must divide embedding_dim, got {self.num_groups} and {self.embedding_dim}")
-        if self.variant not in ("sx", "vq"):
-            raise BadInputError(f'variant must be "sx" or "vq", got {self.variant!r}')
+    @property
+    def temperature(self) -> float:
+        """Tau of the softmax of SX in training (eq. 4), above 0; it can be set at any time, and 1 is the paper's.
+
+        Codes are those of tau = 0 whatever it is. It is no part of the state_dict, as a learning rate is none:
+        whatever lowers it from step to step sets it after a resume as well.
+        """
+        return self._temperature
+
+    @temperature.setter
+    def temperature(self, temperature: float) -> None:
+        check_temperature(temperature, self.variant)
+        self._temperature = float(temperature)
 
     def reset_parameters(self) -> None:
-        """Draw queries, keys and values anew and forget the running statistics."""
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -self.init_scale, self.init_scale)
+        """Draw queries, keys and values anew and forget the running statistics and averages."""
+        nn.init.uniform_(self.query, -self.query_init_scale, self.query_init_scale)
+        if not self.tie_key_value:
+            nn.init.uniform_(self.key, -self.init_scale, self.init_scale)
+        nn.init.uniform_(self.value, -self.init_scale, self.init_scale)
+        if self.centroids is not None:
+            self.centroids.reset(self.value)
         if self.distance_norm:
             self.running_mean.zero_()
             self.running_var.fill_(1)
@@ -167,7 +204,7 @@ class DPQEmbedding(CompressedEmbedding):
         """The packed form; a trainable table recomputes the codes of all rows as in eval mode."""
         if self.frozen:
             return dpq.pack_frozen(*self._frozen_table())
-        return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.variant, self.padding_idx)
+        return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.metric, self.padding_idx)
 
     def freeze(self, value_type: dpq.ValueType | None = None) -> Self:
         """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same.
@@ -188,7 +225,7 @@ class DPQEmbedding(CompressedEmbedding):
         return self
 
     def _become_frozen(self, codes: Tensor, value: Tensor, value_scales: Tensor | None) -> None:
-        for name in ("query", "key", "value", "running_mean", "running_var"):
+        for name in ("query", "key", "value", "running_mean", "running_var", "centroids"):
             if hasattr(self, name):
                 delattr(self, name)
         self.register_buffer("codes", codes)
@@ -219,76 +256,72 @@ class DPQEmbedding(CompressedEmbedding):
         if self.frozen:
             return dpq.FROZEN, self._frozen_table()
         weights = (self.query, self._keys(), self.value, *self._statistics())
-        return dpq.TRAINABLE, (*weights, self.variant, self.padding_idx)
+        return dpq.TRAINABLE, (*weights, self.metric, self.padding_idx)
 
     def _frozen_table(self) -> tuple[Tensor, Tensor, Tensor | None, int, int | None]:
         return self.codes, self.value, self.value_scales, self.num_groups, self.padding_idx
 
     def _keys(self) -> Tensor:
-        return self.key if self.variant == "sx" else self.value
+        return self.value if self.tie_key_value else self.key
 
     def _statistics(self) -> tuple[Tensor | None, Tensor | None]:
         return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
 
-    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (5) or (7)."""
-        kept = torch.ones_like(ids, dtype=torch.bool)
-        if self.padding_idx is not None:
-            kept = ids != self.padding_idx
-        query = functional.embedding(ids, self.query)  # [B, d]
+        if self.centroids is not None and update:
+            self.centroids.move(self.value)
+        query = functional.embedding(ids, self.query)  # [B, D w]
         with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
-            response = dpq.responses(query, self._keys(), self.variant)  # [D, B, K]
+            response = responses(query, self._keys(), self.metric)  # [D, B, K]
             if self.distance_norm:
-                response = self._normalized(response, kept, update)
+                response = self._normalized(response, counts, update)
         code = response.max(dim=-1).indices  # [D, B]
         if self.variant == "sx":
-            return self._softmax_rows(response, code)
-        return self._centroid_rows(query, code, kept, share)
+            return softmax_rows(response, code, self.value, self.temperature)
+        selected = dpq.select(self.value, code.t())  # [B, d]
+        rows = centroid_rows(query, selected)
+        if self.centroids is None:
+            return with_regulariser(rows, query, selected, counts, share)
+        if update:
+            self.centroids.follow(query, code, counts)
+        return rows
 
-    def _normalized(self, response: Tensor, kept: Tensor, update: bool) -> Tensor:
+    def training_logits(self, hidden: Tensor) -> Tensor:
+        """Logits as the method trains them: all rows are one step of the moving averages."""
+        with nullcontext() if self.centroids is None else self.centroids.one_step():
+            return super().training_logits(hidden)
+
+    def _normalized(self, response: Tensor, counts: Tensor, update: bool) -> Tensor:
         """Distances [D, B, K] by the statistics of this batch; float16 could not even count them."""
         wide = response.to(torch.promote_types(response.dtype, torch.float32))
-        mean, variance = self._batch_statistics(wide, kept, update)
-        return ((wide - mean) * dpq.inverse_deviation(variance)).to(response.dtype)
-
-    def _batch_statistics(self, response: Tensor, kept: Tensor, update: bool) -> tuple[Tensor, Tensor]:
-        """Mean and variance [K] over groups and the ids that are no padding; the running ones follow them."""
-        weight = kept.to(response.dtype).unsqueeze(-1)  # [B, 1]
-        count = self.num_groups * weight.sum()
-        mean = (response * weight).sum((0, 1)) / count.clamp(min=1)
-        variance = ((response - mean).square() * weight).sum((0, 1)) / count.clamp(min=1)
+        mean, variance, total = batch_statistics(wide, counts, self.distance_norm == "per_group")
         if update:
-            self._follow(mean, variance, count)
-        return mean, variance
+            self._follow(mean, variance, total)
+        return normalized(wide, mean, variance).to(response.dtype)
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:
         dtype = self.running_mean.dtype
-        step = _NORM_MOMENTUM * (count > 0).to(dtype)  # an empty batch teaches nothing
-        unbiased = variance * count / (count - 1).clamp(min=1)
+        step = _NORM_MOMENTUM * (total > 0).to(dtype)  # an empty batch teaches nothing
+        unbiased = variance * total / (total - 1).clamp(min=1)
         self.running_mean.lerp_(mean.to(dtype), step)
         self.running_var.lerp_(unbiased.to(dtype), step)
 
-    def _softmax_rows(self, response: Tensor, code: Tensor) -> Tensor:
-        """SX, eq. (5): response [D, B, K], code [D, B] -> [B, d]."""
-        probability = response.softmax(-1)
-        one_hot = functional.one_hot(code, self.num_codes).to(probability.dtype)
-        choice = probability + (one_hot - probability).detach()
-        return (choice @ self.value).transpose(0, 1).flatten(1)  # [D, B, s] -> [B, d]
-
-    def _centroid_rows(self, query: Tensor, code: Tensor, kept: Tensor, share: float) -> Tensor:
-        """VQ, eq. (7): query [B, d], code [D, B] -> [B, d]."""
-        centroids = dpq.select(self.value, code.t())  # [B, d]
-        distance = (centroids - query.detach()).square() * kept.unsqueeze(-1)
-        loss = share * distance.sum() / (self.embedding_dim * kept.sum()).clamp(min=1)
-        straight_through = query + (centroids - query).detach()
-        return _AddLoss.apply(straight_through, loss)  # type: ignore[no-untyped-call, no-any-return]
-
     def extra_repr(self) -> str:
-        """Sizes and state, as ``print(model)`` shows them."""
-        optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
-        return (
-            f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, "
-            f"num_groups={self.num_groups}, variant={self.variant!r}, "
-            f"share_subspaces={self.share_subspaces}{optional}, frozen={self.frozen}"
-        )
+        """Sizes and state, as ``print(model)`` shows them, and whatever is not as by default."""
+        shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, num_groups={self.num_groups}"
+        shown += f", variant={self.variant!r}, share_subspaces={self.share_subspaces}"
+        is_sx = self.variant == "sx"
+        defaults = {
+            "metric": "dot" if is_sx else "euclidean",
+            "tie_key_value": not is_sx,
+            "key_dim": self.embedding_dim,
+            "distance_norm": True,
+            "temperature": 1,
+            "padding_idx": None,
+        }
+        for name, default in defaults.items():
+            if getattr(self, name) != default:
+                shown += f", {name}={getattr(self, name)!r}"
+        return f"{shown}, frozen={self.frozen}"

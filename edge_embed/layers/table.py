@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range, integer_ids
@@ -61,11 +62,12 @@ class CompressedEmbedding(nn.Module, ABC):
         """The operators of the present state, and the arguments that say which table they work on."""
 
     @abstractmethod
-    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows as the method trains them, differentiable.
 
         Args:
             ids: int64 [B], in range.
+            counts: how often each comes up in the step, int64 [B]; 0 for the padding row.
             share: what a regularisation term of the method counts: the part of a step's rows that these are.
             update: whether statistics of the method follow these rows; false where rows are computed again.
 
@@ -140,13 +142,22 @@ class CompressedEmbedding(nn.Module, ABC):
         result: Tensor = operators(use, *arguments, *table)
         return result if use == "logits" or self.stored_type == self.dtype else result.to(self.dtype)
 
-    def _learning_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
-        """Training rows [B, d] of int64 [B], checked, the padding row zero."""
+    def _learning_rows(self, ids: Tensor) -> Tensor:
+        """Training rows [B, d] of int64 [B], checked; on the host, one that comes up several times is computed once."""
         check_id_range(ids, self.num_embeddings)
-        rows = self.training_rows(ids, share, update)
+        # An accelerator would have to be waited for, and while ``torch.compile`` traces nobody knows how many there are.
+        if torch.compiler.is_compiling() or ids.device.type != "cpu":
+            return self._counted_rows(ids, torch.ones_like(ids))
+        each, places, counts = ids.unique(return_inverse=True, return_counts=True)
+        return functional.embedding(places, self._counted_rows(each, counts))
+
+    def _counted_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """`training_rows`, the padding row zero."""
         if self.padding_idx is None:
-            return rows
-        return rows.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0.0)
+            return self.training_rows(ids, counts, share, update)
+        is_padding = ids == self.padding_idx
+        rows = self.training_rows(ids, counts.masked_fill(is_padding, 0), share, update)
+        return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
 
 
 class _BlockedLogits(torch.autograd.Function):
@@ -183,7 +194,8 @@ def _blocks(layer: CompressedEmbedding, device: torch.device, update: bool) -> I
     total = max(1, layer.num_embeddings - (padding is not None))
     for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
         counted = end - begin - (padding is not None and begin <= padding < end)
-        yield begin, end, layer._learning_rows(torch.arange(begin, end, device=device), counted / total, update)
+        ids = torch.arange(begin, end, device=device)
+        yield begin, end, layer._counted_rows(ids, torch.ones_like(ids), counted / total, update)
 
 
 def _add(total: Tensor | None, part: Tensor | None) -> Tensor | None:

@@ -195,7 +195,7 @@ class TTEmbedding(CompressedEmbedding):
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)
 
-    def training_rows(self, ids: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
         return tt.chain(ids, self._cores())
 

@@ -8,8 +8,8 @@ from edge_embed.packed.dpq import PackedDPQ
 
 
 def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
-    query, key, value, mean, variance, variant, padding_idx = arguments
-    return dpq.pack(query, key, value, mean, variance, variant, padding_idx, on_block)
+    query, key, value, mean, variance, metric, padding_idx = arguments
+    return dpq.pack(query, key, value, mean, variance, metric, padding_idx, on_block)
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:

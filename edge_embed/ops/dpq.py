@@ -1,16 +1,12 @@
-"""Differentiable product quantisation (DPQ): codes, selection and packing.
+"""Differentiable product quantisation (DPQ): selection and packing.
 
-    r_j(k) = <q_j, K_jk>                        (SX: dot product, eq. 3)
-    r_j(k) = -|q_j|^2 + 2<q_j, K_jk> - |K_jk|^2  (VQ: Euclidean, eq. 6)
-    c_j = argmax_k norm(r_j)(k)                 (eq. 1)
+    c_j = the code of the key nearest to q_j    (eq. 1, `edge_embed.ops.dpq_distance`)
     H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each V_j in int8
 
-Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020
-submission); ``norm`` is the batch norm over distances of the authors' released code: one mean and
-variance per choice k, shared by all groups, without scale or centre.
+Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
 
-Shapes: n rows, d embedding dim, D groups of width s = d/D, K codes per group; G = D, or 1 when
-subspaces are shared; B ids.
+Shapes: n rows, d embedding dim, D groups of value width s = d/D, K codes per group; queries and keys have a width of
+their own, D w and w (in the paper's default w = s); G = D, or 1 when subspaces are shared; B ids.
 """
 
 from collections.abc import Callable
@@ -23,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
+from edge_embed.ops.dpq_distance import affine, codes, distances, known_metric
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 from edge_embed.ops.storage import rounded, stored_array
@@ -32,70 +29,10 @@ from edge_embed.packed.dpq_shape import VALUE_BYTES
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.packed.floats import check_float_type
 
-Variant = Literal["sx", "vq"]
 ValueType = Literal["float32", "float16", "int8"]
 
-NORM_EPS = 1e-5
 # Float64 distances of one block: smaller blocks cost calls, larger ones cache misses (both measured).
 _BLOCK_BYTES = 4 << 20
-
-
-def responses(query: Tensor, key: Tensor, variant: str) -> Tensor:
-    """Similarity of every query sub-vector to every key of its group.
-
-    Args:
-        query: [B, d].
-        key: [G, K, s].
-        variant: ``"sx"`` (eq. 3) or ``"vq"`` (eq. 6).
-
-    Returns:
-        [D, B, K], larger is closer.
-    """
-    groups: Tensor = query.unflatten(-1, (-1, key.shape[-1])).transpose(0, 1)  # [D, B, s]
-    dots: Tensor = groups @ key.transpose(1, 2)  # [D, B, K]
-    if variant == "sx":
-        return dots
-    return 2 * dots - groups.square().sum(-1, keepdim=True) - key.square().sum(-1).unsqueeze(1)
-
-
-def inverse_deviation(variance: Tensor) -> Tensor:
-    """What a distance, less its mean, is multiplied by in the batch norm: [K] -> [K]."""
-    return torch.rsqrt(variance + NORM_EPS)
-
-
-def codes(query: Tensor, key: Tensor, mean: Tensor | None, variance: Tensor | None, variant: str) -> Tensor:
-    """Codes of query rows [B, d] as they are at inference: int64 [B, D]; the lowest k wins a tie."""
-    return _distances(query, _affine(key, mean, variance, variant)).max(dim=-1).indices.t()
-
-
-def _distances(query: Tensor, weights: Tensor) -> Tensor:
-    """Normalised distances of query rows [B, d] at inference: float32 [D, B, K], larger is closer.
-
-    ``weights`` [G, s + 2, K] are those of `_affine`. Distances are summed in float64 and compared in float32: the
-    order of summation depends on the batch, and one flipped code replaces a whole sub-vector, so what differs by
-    float64 rounding alone has to be a tie.
-    """
-    groups = query.double().unflatten(-1, (-1, weights.shape[1] - 2)).transpose(0, 1)  # [D, B, s]
-    square = groups.square().sum(-1, keepdim=True)
-    features = torch.cat((groups, square, torch.ones_like(square)), -1)  # [D, B, s + 2]
-    return (features @ weights).float()
-
-
-def _affine(key: Tensor, mean: Tensor | None, variance: Tensor | None, variant: str) -> Tensor:
-    """Normalised distances as one matrix product with (q, |q|^2, 1): key [G, K, s] -> float64 [G, s + 2, K].
-
-    A pass over all distances, for the norm or for a squared length, would cost as much as the product.
-    """
-    key = key.double()
-    scale = key.new_ones(key.shape[1]) if variance is None else inverse_deviation(variance.double())
-    shift = torch.zeros_like(scale) if mean is None else mean.double()
-    if variant == "sx":
-        by_query, by_square, constant = key, torch.zeros_like(key[..., :1]), torch.zeros_like(key[..., :1])
-    else:
-        by_query, by_square = 2 * key, -torch.ones_like(key[..., :1])
-        constant = -key.square().sum(-1, keepdim=True)
-    weights = torch.cat((by_query, by_square, constant - shift.unsqueeze(-1)), -1)  # [G, K, s + 2]
-    return (weights * scale.unsqueeze(-1)).transpose(1, 2)
 
 
 def select(value: Tensor, code: Tensor) -> Tensor:
@@ -113,7 +50,7 @@ def trainable_rows(
     value: Tensor,
     mean: Tensor | None,
     variance: Tensor | None,
-    variant: str,
+    metric: str,
     padding_idx: int | None,
 ) -> Tensor:
     """Inference rows of a trainable table: ids of any shape -> [*ids, d] in the dtype of ``value``."""
@@ -122,10 +59,11 @@ def trainable_rows(
     # where the number of ids may not be known.
     if not torch.compiler.is_compiling() and ids.numel() > query.shape[0]:
         every = torch.arange(query.shape[0], device=query.device)
-        table = trainable_rows(every, query, key, value, mean, variance, variant, padding_idx)  # [n, d]
+        table = trainable_rows(every, query, key, value, mean, variance, metric, padding_idx)  # [n, d]
         return functional.embedding(ids, table)
-    chosen = query.detach().index_select(0, ids.reshape(-1).long())  # [B, d]
-    return finish_rows(select(value, codes(chosen, key.detach(), mean, variance, variant)), ids, padding_idx)
+    chosen = query.detach().index_select(0, ids.reshape(-1).long())  # [B, D w]
+    code = codes(chosen, key.detach(), mean, variance, known_metric(metric))  # [B, D]
+    return finish_rows(select(value, code), ids, padding_idx)
 
 
 def frozen_rows(
@@ -172,25 +110,27 @@ def pack(
     value: Tensor,
     mean: Tensor | None,
     variance: Tensor | None,
-    variant: str,
+    metric: str,
     padding_idx: int | None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> PackedDPQ:
     """Lower a trainable table: codes of all rows by inference statistics, packed row by row.
 
     Args:
-        query: [n, d], read in blocks (it may be a memory-mapped file).
-        key: [G, K, s]; for ``"vq"`` the value table itself.
+        query: [n, D w], read in blocks (it may be a memory-mapped file).
+        key: [G, K, w]; where keys and values are tied the value table itself.
         value: [G, K, s].
-        mean: [K] running mean of the distances, or None without batch norm.
-        variance: [K] running variance, or None.
-        variant: ``"sx"`` or ``"vq"``.
+        mean: [K] or [D, K], running mean of the distances, or None without batch norm.
+        variance: as ``mean``: running variance, or None.
+        metric: of `edge_embed.ops.dpq_distance`.
         padding_idx: the row that is zero, or None.
         on_block: called with the number of finished rows after each block.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite, or the values are neither float32 nor float16.
+        BadInputError: if a weight is NaN or infinite, the values are neither float32 nor float16, or there is no such
+            metric.
     """
+    known = known_metric(metric)
     values = stored_array(value)
     small = {"value": value, "key": key, "running_mean": mean, "running_var": variance}
     for name, tensor in small.items():
@@ -200,17 +140,17 @@ def pack(
     num_groups = query.shape[1] // width
     bits = bit_packing.bits_for(num_codes)
     packed = np.empty((n, bit_packing.row_bytes(num_groups, bits)), np.uint8)
-    weights = _affine(key.detach(), mean, variance, variant)
+    weights = affine(key.detach(), mean, variance, known)
     step = max(1, _BLOCK_BYTES // (8 * num_groups * num_codes))
 
     @torch.no_grad()
     def pack_block(begin: int) -> int:
-        block = query[begin : begin + step]  # [step, d]
+        block = query[begin : begin + step]  # [step, D w]
         if not block.isfinite().all():
             row = begin + int((~block.isfinite()).any(-1).nonzero()[0])
             raise BadInputError(f"query row {row} holds NaN or infinity: train the table again")
         # numpy's argmax is vectorised, torch's was measured 7 times slower at K = 256
-        code = _distances(block, weights).cpu().numpy().argmax(-1).T  # [step, D]
+        code = distances(block, weights, known).cpu().numpy().argmax(-1).T  # [step, D]
         packed[begin : begin + len(code)] = bit_packing.pack(code, bits)
         return begin + len(code)
 
@@ -255,9 +195,9 @@ def with_value_type(value: Tensor, value_scales: Tensor | None, value_type: Valu
 
 TRAINABLE = define(
     "dpq_trainable",
-    "Tensor query, Tensor key, Tensor value, Tensor? mean, Tensor? variance, str variant, int? padding_idx",
+    "Tensor query, Tensor key, Tensor value, Tensor? mean, Tensor? variance, str metric, int? padding_idx",
     trainable_rows,
-    size=lambda query, *rest: (query.shape[0], query.shape[1]),
+    size=lambda query, key, value, *rest: (query.shape[0], query.shape[1] // key.shape[2] * value.shape[2]),
     like=lambda query, key, value, *rest: value,
 )
 FROZEN = define(

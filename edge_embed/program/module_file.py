@@ -19,6 +19,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.program.archive import Archive
@@ -37,6 +38,7 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         TTEmbedding,
         TTEmbeddingBag,
         TiedOutput,
+        MovingCentroids,  # of DPQEmbedding
         nn.ParameterList,  # of TTEmbedding
         nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention
         *(

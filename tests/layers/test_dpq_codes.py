@@ -4,52 +4,59 @@ import pytest
 import torch
 
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.ops import dpq
+from edge_embed.ops import dpq, dpq_distance
+from edge_embed.ops.dpq_distance import METRICS, Metric
 
 SIZES = [(3, 5, 4), (1, 300, 12), (8, 16, 8), (2, 256, 32), (64, 16, 4), (16, 2, 1), (1, 64, 96)]  # D, K, s
 
 
+@pytest.fixture(params=METRICS)
+def metric(request: pytest.FixtureRequest) -> Metric:
+    return request.param
+
+
 def codes_in_blocks(size: int, query: torch.Tensor, *rest: object) -> torch.Tensor:
-    return torch.cat([dpq.codes(block, *rest) for block in query.split(size)])
+    return torch.cat([dpq_distance.codes(block, *rest) for block in query.split(size)])
 
 
 def assert_same_in_any_batch(query: torch.Tensor, *rest: object) -> None:
-    at_once = dpq.codes(query, *rest)
+    at_once = dpq_distance.codes(query, *rest)
     assert torch.equal(at_once, codes_in_blocks(37, query, *rest))
     assert torch.equal(at_once[:60], codes_in_blocks(1, query[:60], *rest))
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-def test_random_tables(variant, groups, num_codes, width):
+def test_random_tables(metric, groups, num_codes, width):
     torch.manual_seed(1)
     query, key = torch.randn(1500, groups * width), torch.randn(groups, num_codes, width)
     statistics = torch.randn(num_codes), torch.rand(num_codes) + 0.1
-    assert_same_in_any_batch(query, key, *statistics, variant)
-    assert_same_in_any_batch(query, key[:1], None, None, variant)
+    assert_same_in_any_batch(query, key, *statistics, metric)
+    assert_same_in_any_batch(query, key[:1], None, None, metric)
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-def test_equal_keys_are_a_tie_that_the_lowest_wins(variant, groups, num_codes, width):
+def test_equal_keys_are_a_tie_that_the_lowest_wins(metric, groups, num_codes, width):
     """In float64 alone, rounding decided between them, and with it the batch."""
     torch.manual_seed(2)
     half = num_codes // 2
     for _ in range(10):
         query, key = torch.randn(700, groups * width), torch.randn(groups, num_codes, width)
         key[:, half : 2 * half] = key[:, :half]
-        assert_same_in_any_batch(query, key, None, None, variant)
-        code = dpq.codes(query, key, None, None, variant)
+        assert_same_in_any_batch(query, key, None, None, metric)
+        code = dpq_distance.codes(query, key, None, None, metric)
         assert ((code < half) | (code >= 2 * half)).all()
 
 
+@pytest.mark.parametrize("metric", ["dot", "euclidean"])  # a cosine of single numbers is a sign
 @pytest.mark.parametrize("step", [1, -1])
-def test_keys_that_differ_in_the_last_bit(variant, step):
+def test_keys_that_differ_in_the_last_bit(metric, step):
     """What float32 weights can tell apart, codes tell apart wherever distances are not tiny differences."""
     key = torch.tensor([[[1.0], [1.0]]])
     key[0, 1] = torch.nextafter(key[0, 1], torch.tensor(float(step * 9)))
     query = torch.full((5, 1), 3.0)
     wanted = int(step > 0)
     expected = torch.full((5, 1), wanted)
-    assert torch.equal(dpq.codes(query, key, None, None, variant), expected)
+    assert torch.equal(dpq_distance.codes(query, key, None, None, metric), expected)
 
 
 def test_layer_rows_one_by_one(variant, share):
@@ -81,7 +88,7 @@ def test_packing_is_the_same_on_any_number_of_threads(threads):
 def test_progress_of_packing_counts_every_row():
     layer = DPQEmbedding(20_000, 64, 16, 16)
     seen: list[int] = []
-    dpq.pack(layer.query, layer.key, layer.value, None, None, "sx", None, seen.append)
+    dpq.pack(layer.query, layer.key, layer.value, None, None, "dot", None, seen.append)
     assert seen == sorted(set(seen))
     assert seen[-1] == 20_000
     assert len(seen) > 5
@@ -95,5 +102,5 @@ def test_small_distances_between_large_vectors(groups, num_codes, width):
     key = 100 + 0.01 * torch.randn(groups, num_codes, width)
     difference = query.double().view(500, groups, 1, width) - key.double()  # [B, D, K, s]
     nearest = difference.square().sum(-1).argmin(-1)
-    assert torch.equal(dpq.codes(query, key, None, None, "vq"), nearest)
-    assert_same_in_any_batch(query, key, None, None, "vq")
+    assert torch.equal(dpq_distance.codes(query, key, None, None, "euclidean"), nearest)
+    assert_same_in_any_batch(query, key, None, None, "euclidean")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.ops.dpq import NORM_EPS
+from edge_embed.ops.dpq_distance import NORM_EPS
 
 N, DIM, CODES, GROUPS = 6, 6, 4, 3
 WIDTH = DIM // GROUPS

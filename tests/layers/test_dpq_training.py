@@ -1,6 +1,7 @@
 """Training: batch statistics, learning, torch.compile, half precision, several processes."""
 
 import copy
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.ops import dpq
+from edge_embed.ops import dpq_distance
 
 
 def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share):
@@ -23,7 +24,7 @@ def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share
         ids[0, :2] = 7
         layer(ids)
         query = layer.query[ids[ids != 7]].detach()
-        distances = dpq.responses(query, layer._keys(), variant)
+        distances = dpq_distance.responses(query, layer._keys(), layer.metric)
         norm(distances.reshape(-1, 5))
     torch.testing.assert_close(layer.running_mean, norm.running_mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(layer.running_var, norm.running_var, rtol=1e-10, atol=1e-12)
@@ -97,7 +98,7 @@ def test_centroids_move_to_their_members():
         optimizer.zero_grad()
         (0 * layer(torch.arange(40)).sum()).backward()
         optimizer.step()
-    code = dpq.codes(layer.query, layer.value, None, None, "vq")[:, 0]
+    code = dpq_distance.codes(layer.query, layer.value, None, None, "euclidean")[:, 0]
     for chosen in code.unique():
         torch.testing.assert_close(layer.value[0, chosen], layer.query[code == chosen].mean(0), rtol=1e-3, atol=1e-3)
 
@@ -141,6 +142,7 @@ def test_compiles_where_the_number_of_ids_is_only_known_later(state):
 
 
 _WORKER = """
+import json
 import os
 import sys
 import torch
@@ -148,10 +150,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from edge_embed.layers.dpq import DPQEmbedding
 
-variant, rank, meeting, result = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+options, rank, meeting, result = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
 torch.manual_seed(rank)
-layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=0)
+layer = DPQEmbedding(20, 12, 5, 3, padding_idx=0, **options)
 model = DistributedDataParallel(layer)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(4):
@@ -166,11 +168,14 @@ os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, 
 """
 
 
-def test_two_processes_stay_equal(variant, tmp_path: Path):
+@pytest.mark.parametrize("options", [
+    {"variant": "sx"}, {"variant": "vq"}, {"metric": "cosine", "key_dim": 6, "distance_norm": "per_group"}
+], ids=["sx", "vq", "options of sx"])  # fmt: skip
+def test_two_processes_stay_equal(options, tmp_path: Path):
     """DistributedDataParallel: no parameter unused, equal gradients and weights, sane statistics."""
     results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-c", _WORKER, variant]
+    command = [sys.executable, "-c", _WORKER, json.dumps(options)]
     workers = [
         subprocess.Popen(
             [*command, str(rank), str(tmp_path / "meeting"), str(result)],

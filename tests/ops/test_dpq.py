@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_embed.errors import IdOutOfRangeError
+from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.ops import dpq
+from edge_embed.ops.dpq_distance import METRICS, NORM_EPS
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_values import quantized
@@ -86,9 +87,15 @@ def frozen_arguments(padding_idx: int | None = 1, int8: bool = False) -> tuple:
     return torch.randint(0, 256, (6, 2), dtype=torch.uint8), value, scales, 3, padding_idx
 
 
-def trainable_arguments(variant: str = "sx", norm: bool = True, padding_idx: int | None = 1) -> tuple:
+def trainable_arguments(metric: str = "dot", norm: bool = True, padding_idx: int | None = 1) -> tuple:
     statistics = (torch.randn(5), torch.rand(5) + 0.5) if norm else (None, None)
-    return torch.randn(6, 12), torch.randn(3, 5, 4), torch.randn(3, 5, 4), *statistics, variant, padding_idx
+    return torch.randn(6, 12), torch.randn(3, 5, 4), torch.randn(3, 5, 4), *statistics, metric, padding_idx
+
+
+def narrow_keys(padding_idx: int | None = 1) -> tuple:
+    """Keys of 2 columns, shared, beside values of 4, and statistics of each group."""
+    statistics = torch.randn(3, 5), torch.rand(3, 5) + 0.5
+    return torch.randn(6, 6), torch.randn(1, 5, 2), torch.randn(1, 5, 4), *statistics, "cosine", padding_idx
 
 
 @pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
@@ -98,27 +105,54 @@ def test_operators_pass_the_checks_of_torch(ids, padding_idx):
     """Schema, fake tensors and dynamic tracing are as declared."""
     for int8 in (False, True):
         torch.library.opcheck(dpq.FROZEN.rows, (ids, *frozen_arguments(padding_idx, int8)))
-    for variant in ("sx", "vq"):
+    for metric in METRICS:
         for norm in (True, False):
-            torch.library.opcheck(dpq.TRAINABLE.rows, (ids, *trainable_arguments(variant, norm, padding_idx)))
+            torch.library.opcheck(dpq.TRAINABLE.rows, (ids, *trainable_arguments(metric, norm, padding_idx)))
+    torch.library.opcheck(dpq.TRAINABLE.rows, (ids, *narrow_keys(padding_idx)))
+
+
+@pytest.mark.parametrize("use", ["rows", "bag", "logits", "topk"])
+def test_every_use_of_narrow_keys_has_the_width_of_the_values(use):
+    hidden, ids = torch.randn(2, 12), torch.tensor([0, 5, 1])
+    offsets = torch.tensor([0, 2, 3])
+    arguments = {
+        "rows": (ids,), "bag": (ids, offsets, None, "sum"), "logits": (hidden,), "topk": (hidden, None, 3)
+    }  # fmt: skip
+    table = narrow_keys()
+    rows = dpq.pack(*table).rows(range(6))
+    plain, opaque = (form(*arguments[use], *table) for form in (dpq.TRAINABLE.plain[use], dpq.TRAINABLE.uses[use]))
+    torch.testing.assert_close(opaque, plain)
+    if use == "rows":
+        assert plain.numpy().tobytes() == rows[[0, 5, 1]].tobytes()
+    if use == "logits":
+        torch.testing.assert_close(plain, hidden @ torch.from_numpy(rows).t())
+
+
+def test_an_unknown_metric_is_refused():
+    """As a file may name any."""
+    *table, _, padding_idx = trainable_arguments()
+    for call in (lambda: dpq.TRAINABLE.rows(torch.tensor([0]), *table, "l1", padding_idx),
+                 lambda: dpq.pack(*table, "l1", padding_idx)):  # fmt: skip
+        with pytest.raises(BadInputError, match="metric must be one of dot, euclidean, cosine, got 'l1'"):
+            call()
 
 
 def test_trainable_rows_follow_eq_1_and_2():
-    query, key, value, mean, variance, variant, _ = trainable_arguments("vq")
+    query, key, value, mean, variance, metric, _ = trainable_arguments("euclidean")
     ids = torch.arange(6)
-    rows = dpq.trainable_rows(ids, query, key, value, mean, variance, variant, None).unflatten(-1, (3, 4))
+    rows = dpq.trainable_rows(ids, query, key, value, mean, variance, metric, None).unflatten(-1, (3, 4))
     for row in range(6):
         for group in range(3):
             distance = -(query.double()[row].view(3, 4)[group] - key.double()[group]).square().sum(-1)
-            code = ((distance - mean) / (variance + dpq.NORM_EPS).sqrt()).argmax()
+            code = ((distance - mean) / (variance + NORM_EPS).sqrt()).argmax()
             assert torch.equal(rows[row, group], value[group, code])
 
 
-@pytest.mark.parametrize("variant", ["sx", "vq"])
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_more_ids_than_rows_compute_each_row_once(monkeypatch, variant, padding_idx):
+def test_more_ids_than_rows_compute_each_row_once(monkeypatch, metric, padding_idx):
     """Rows, bags and gradients are those of few ids at a time; of 10,000 ids only 6 rows have distances."""
-    table = trainable_arguments(variant, padding_idx=padding_idx)
+    table = trainable_arguments(metric, padding_idx=padding_idx)
     value = table[2].requires_grad_()
     ids = torch.randint(0, 6, (10, 1000), dtype=torch.int32)
     offsets, few = torch.arange(0, 10_001, 100), ids.reshape(-1).split(6)
@@ -143,7 +177,7 @@ def test_more_ids_than_rows_compute_each_row_once(monkeypatch, variant, padding_
 def test_packing_a_long_table_streams_it():
     """Blocks of rows are put where they belong, the last and shorter one too."""
     query, key = torch.randn(5001, 8), torch.randn(2, 256, 4)
-    packed = dpq.pack(query, key, key, None, None, "vq", 5000)
-    codes = dpq.codes(query, key, None, None, "vq")
+    packed = dpq.pack(query, key, key, None, None, "euclidean", 5000)
+    codes = dpq.codes(query, key, None, None, "euclidean")
     assert np.array_equal(packed.codes_of(np.arange(5000)), codes[:5000].numpy())
     assert not packed.codes[5000].any()

@@ -16,6 +16,10 @@ KINDS = {
     "1 bit": {"num_codes": 2, "num_groups": 12},
     "one group": {"num_codes": 4, "num_groups": 1},
     "11 bits": {"num_codes": 1025, "num_groups": 6},
+    "Euclidean": {"metric": "euclidean", "tie_key_value": True},
+    "cosine": {"metric": "cosine", "share_subspaces": True},
+    "narrow keys": {"num_groups": 3, "key_dim": 6, "distance_norm": "per_group"},
+    "moving averages": {"variant": "vq", "ema_decay": 0.9},
 }
 
 

@@ -1,0 +1,66 @@
+"""Options of `DPQEmbedding` that have to fit each other, and why."""
+
+import math
+from typing import Literal
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import check_count
+from edge_embed.ops.dpq_distance import METRICS
+
+Variant = Literal["sx", "vq"]
+DistanceNorm = bool | Literal["per_group"]
+
+_MAX_CODES = 65536
+
+
+def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: int, tied: bool) -> None:
+    """Raise `BadInputError` unless groups divide what they are groups of, and tied keys are as wide as values."""
+    for name, size in (("num_codes", num_codes), ("num_groups", num_groups), ("key_dim", key_dim)):
+        check_count(name, size)
+    if not 2 <= num_codes <= _MAX_CODES:
+        raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {num_codes}")
+    for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):
+        if size % num_groups:
+            raise BadInputError(f"num_groups must divide {name}, got {num_groups} and {size}")
+    if tied and key_dim != embedding_dim:
+        expected = f"expected embedding_dim {embedding_dim}, as keys and values are one matrix"
+        raise BadInputError(f"key_dim: got {key_dim}, {expected}")
+
+
+def check_scale(name: str, scale: float) -> None:
+    """Raise `BadInputError` unless numbers can start in [-scale, scale]."""
+    if not (isinstance(scale, int | float) and 0 <= scale < math.inf):
+        raise BadInputError(f"{name} must be a finite number of at least 0, got {scale!r:.80}")
+
+
+def check_temperature(temperature: float, variant: Variant) -> None:
+    """Raise `BadInputError` unless the softmax can be divided by it."""
+    if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
+        raise BadInputError(f"temperature must be a finite number above 0, got {temperature!r:.80}")
+    if variant == "vq" and temperature != 1:
+        raise BadInputError(f'temperature: got {temperature} with variant "vq", which has no softmax (eq. 7)')
+
+
+def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:
+    """Raise `BadInputError` unless there is such a method."""
+    if variant not in ("sx", "vq"):
+        raise BadInputError(f'variant must be "sx" or "vq", got {variant!r:.80}')
+    if metric not in METRICS:
+        raise BadInputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r:.80}")
+    if distance_norm not in (True, False, "per_group"):
+        raise BadInputError(f'distance_norm must be True, False or "per_group", got {distance_norm!r:.80}')
+    if variant == "vq":
+        _check_vq(metric, tied)
+    elif ema_decay is not None:
+        raise BadInputError(f'ema_decay: got {ema_decay} with variant "sx", which has no centroids: take variant="vq"')
+    if ema_decay is not None and not (isinstance(ema_decay, int | float) and 0 <= ema_decay < 1):
+        raise BadInputError(f"ema_decay must be at least 0 and below 1, got {ema_decay!r:.80}")
+
+
+def _check_vq(metric: str, tied: bool) -> None:
+    if metric != "euclidean":
+        reason = "a centroid stands for the queries that lie near it (eq. 6)"
+        raise BadInputError(f'metric: got {metric!r} with variant "vq": {reason}; take variant="sx"')
+    if not tied:
+        reason = "a query learns from the gradient of its value, which has to be the key near it (eq. 7)"
+        raise BadInputError(f'tie_key_value: got False with variant "vq": {reason}; take variant="sx"')

@@ -1,0 +1,165 @@
+"""The study of codes of the DPQ paper (sec. 3.4 and appendix D), on a `DPQEmbedding` or its packed form.
+
+A layer is packed first, in each call: pack it once, ``layer.to_packed()``, to ask more. Rows and codes are read in
+blocks, never as a whole table. The padding row has no codes of its own and counts nowhere.
+
+Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.bits import row_blocks
+from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.form import Packed
+from edge_embed.packed.ids import checked_ids
+from edge_embed.packed.methods import METHODS
+
+_Form_co = TypeVar("_Form_co", bound=Packed, covariant=True)
+
+
+@runtime_checkable
+class Layer(Protocol[_Form_co]):
+    """An embedding layer of this package."""
+
+    def to_packed(self) -> _Form_co:
+        """The packed form."""
+
+
+class Neighbours(NamedTuple):
+    """The nearest rows of some rows, nearest first.
+
+    Attributes:
+        ids: int64 [*, k].
+        similarity: cosines, float64 [*, k].
+    """
+
+    ids: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+
+
+def code_usage(table: PackedDPQ | Layer[PackedDPQ]) -> NDArray[np.int64]:
+    """How many rows use each code of each group: Count_k of appendix D.1, the heat map of figure 5.
+
+    Returns:
+        int64 [D, K]; ``(usage == 0).mean()`` is the part of the codes that is not used at all.
+
+    Raises:
+        BadInputError: if ``table`` is no DPQ table.
+    """
+    packed = _dpq(table)
+    groups, num_codes = packed.num_groups, packed.num_codes
+    counts = np.zeros(groups * num_codes, np.int64)
+    for ids in _blocks_of_ids(packed, 64 * groups):
+        codes = packed.codes_of(ids) + num_codes * np.arange(groups)  # [B, D]
+        counts += np.bincount(codes.reshape(-1), minlength=counts.size)
+    return counts.reshape(groups, num_codes)
+
+
+def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[PackedDPQ]) -> float:
+    """The part of the n D codes that differ between two states of one table: figure 6, appendix D.2.
+
+    Keep the packed form of a checkpoint, or of an epoch, and compare the next with it.
+
+    Returns:
+        0 to 1.
+
+    Raises:
+        BadInputError: if they are no DPQ tables of one size.
+    """
+    first, second = _dpq(before), _dpq(after)
+    for name in ("num_embeddings", "num_groups", "num_codes", "padding_idx"):
+        got, expected = getattr(second, name), getattr(first, name)
+        if got != expected:
+            raise BadInputError(f"{name}: got {expected} before and {got} after, expected two states of one table")
+    changed = counted = 0
+    for ids in _blocks_of_ids(first, 64 * first.num_groups):
+        changed += int((first.codes_of(ids) != second.codes_of(ids)).sum())
+        counted += len(ids) * first.num_groups
+    return changed / max(1, counted)
+
+
+def nearest_rows(table: Packed | Layer[Packed], ids: ArrayLike, k: int = 10) -> Neighbours:
+    """The rows nearest to some rows by the cosine of their angle: tables 5 to 7, appendix D.3.
+
+    A row is the nearest to itself, as in the paper. Of equal ones the lowest id comes first; a row of zeros has
+    cosine 0 with every other.
+
+    Args:
+        table: of any method.
+        ids: the rows asked for, integers of any shape (*).
+        k: how many rows to find for each, at most n less the padding row.
+
+    Raises:
+        BadInputError: if ``ids`` are no integers, or there are no ``k`` rows.
+        IdOutOfRangeError: if an id is negative or at least n.
+    """
+    packed = _packed(table)
+    shape = checked_ids(ids, packed.num_embeddings).shape
+    candidates = packed.num_embeddings - (packed.padding_idx is not None)
+    if not 1 <= k <= candidates:
+        raise BadInputError(f"k: got {k}, expected 1 to {candidates}, the rows of the table")
+    asked = _directions(packed, np.reshape(ids, -1))  # [m, d]
+    found: NDArray[np.int64] = np.empty((len(asked), 0), np.int64)
+    similarity: NDArray[np.float64] = np.empty((len(asked), 0))
+    for block in _blocks_of_ids(packed, 64 * packed.embedding_dim):
+        found = np.concatenate((found, np.broadcast_to(block, (len(asked), len(block)))), 1)
+        similarity = np.concatenate((similarity, asked @ _directions(packed, block).T), 1)  # [m, k + B]
+        best = np.argsort(-similarity, 1, kind="stable")[:, :k]
+        found, similarity = np.take_along_axis(found, best, 1), np.take_along_axis(similarity, best, 1)
+    return Neighbours(found.reshape(*shape, k), similarity.reshape(*shape, k))
+
+
+def shared_codes(table: PackedDPQ | Layer[PackedDPQ], ids: ArrayLike) -> NDArray[np.int64]:
+    """In how many groups each two of some rows have the same code: table 8, appendix D.4.
+
+    Related words share more codes than others. The codes themselves are ``packed.codes_of(ids)``.
+
+    Args:
+        table: a DPQ table.
+        ids: integers [m].
+
+    Returns:
+        int64 [m, m], D on the diagonal.
+
+    Raises:
+        BadInputError: if ``table`` is no DPQ table, or ``ids`` are no integers [m].
+        IdOutOfRangeError: if an id is negative or at least n.
+    """
+    packed = _dpq(table)
+    codes = packed.codes_of(ids)  # [m, D]
+    if codes.ndim != 2:
+        raise BadInputError(f"ids: got shape {list(codes.shape[:-1])}, expected integers [m]")
+    return np.stack([(codes == row).sum(1) for row in codes]) if len(codes) else np.zeros((0, 0), np.int64)
+
+
+def _dpq(table: object) -> PackedDPQ:
+    packed = _packed(table)
+    if not isinstance(packed, PackedDPQ):
+        raise BadInputError(f"got a table of {packed.method}, which has no codes: expected one of dpq")
+    return packed
+
+
+def _packed(table: Any) -> Packed:
+    packed: Packed = table.to_packed() if isinstance(table, Layer) else table
+    if not isinstance(packed, tuple(METHODS.values())):
+        raise BadInputError(f"got {type(table).__name__}, expected an embedding layer of edge_embed or its packed form")
+    return packed
+
+
+def _blocks_of_ids(packed: Packed, bits_per_row: int) -> Iterator[NDArray[np.int64]]:
+    """All ids but that of the padding row."""
+    for block in row_blocks(packed.num_embeddings, bits_per_row):
+        ids = np.arange(block.start, block.stop)
+        yield ids if packed.padding_idx is None else ids[ids != packed.padding_idx]
+
+
+def _directions(packed: Packed, ids: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows [B, d] divided by their lengths."""
+    rows = packed.rows_float64(ids)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)

@@ -1,0 +1,80 @@
+"""Pictures of the study of codes, figures 5 and 6 of the DPQ paper, as SVG. They need matplotlib (an extra)."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from edge_embed.errors import BadInputError
+from edge_embed.files import StrPath, new_file
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.figure import Figure
+
+_INCHES = (5.0, 3.6)  # of a panel
+
+
+def draw_usage(usage: Mapping[str, ArrayLike], path: StrPath, *, force: bool = False) -> None:
+    """Draw heat maps of `code_usage` side by side: a code a column, a group a line (figure 5).
+
+    Args:
+        usage: counts [D, K] by title, such as ``{"SX": code_usage(layer)}``.
+        path: the file to write.
+        force: replace a file that is there.
+
+    Raises:
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        OutputError: if ``path`` cannot be written.
+    """
+    maps = {title: np.asarray(counts) for title, counts in usage.items()}
+    for title, counts in maps.items():
+        if counts.ndim != 2:
+            raise BadInputError(f"usage {title!r}: got counts of shape {list(counts.shape)}, expected [groups, codes]")
+    figure = _figure(len(maps))
+    for panel, (title, counts) in zip(figure.subplots(1, len(maps), squeeze=False).flat, maps.items(), strict=True):
+        image = panel.imshow(counts, aspect="auto", interpolation="nearest", vmin=0)
+        panel.set(title=title, xlabel="code", ylabel="group")
+        figure.colorbar(image, ax=panel, label="rows")
+    _write(figure, path, force)
+
+
+def draw_changes(changes: Mapping[str, Sequence[float]], path: StrPath, *, every: int = 1, force: bool = False) -> None:
+    """Draw a line of `code_changes` from checkpoint to checkpoint for each table (figure 6).
+
+    Args:
+        changes: the parts of the codes that changed, in order, by label, such as ``{"K = 16": [.4, .1]}``.
+        path: the file to write.
+        every: steps from one checkpoint to the next.
+        force: replace a file that is there.
+
+    Raises:
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        OutputError: if ``path`` cannot be written.
+    """
+    figure = _figure(1 if changes else 0)
+    panel = figure.subplots()
+    for label, parts in changes.items():
+        panel.plot(every * np.arange(1, len(parts) + 1), parts, marker=".", label=label)
+    panel.set(xlabel="step", ylabel="part of the codes that changed", ylim=(0, 1))
+    panel.legend(fontsize="small")
+    _write(figure, path, force)
+
+
+def _figure(panels: int) -> "Figure":
+    if not panels:
+        raise BadInputError("nothing to draw: got no tables, expected at least one by its title")
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        remedy = "python -m pip install matplotlib"
+        raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
+    return Figure((panels * _INCHES[0], _INCHES[1]), layout="constrained")
+
+
+def _write(figure: "Figure", path: StrPath, force: bool) -> None:
+    import matplotlib as mpl  # noqa: PLC0415
+
+    # Text stays text, and the same numbers give the same bytes.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "edge-embed"}), new_file(path, force=force) as target:
+        figure.savefig(target, format="svg", metadata={"Date": None})

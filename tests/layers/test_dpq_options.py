@@ -1,0 +1,237 @@
+"""Options of DPQEmbedding: what is refused and why, what is shown, saved and resumed, and that each of them trains."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.ops.dpq_distance import responses
+
+OPTIONS = {
+    "dot": {},
+    "euclidean": {"metric": "euclidean"},
+    "cosine": {"metric": "cosine", "temperature": 0.2},
+    "tied": {"tie_key_value": True},
+    "key_dim": {"key_dim": 6},
+    "per group": {"distance_norm": "per_group", "query_init_scale": 0.01},
+    "vq per group": {"variant": "vq", "distance_norm": "per_group"},
+    "vq ema": {"variant": "vq", "ema_decay": 0.9},
+}
+
+
+@pytest.fixture(params=OPTIONS)
+def options(request: pytest.FixtureRequest) -> dict[str, object]:
+    return OPTIONS[request.param]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "l1"}, "metric must be one of dot, euclidean, cosine, got 'l1'"),
+        ({"variant": "vq", "metric": "dot"}, r"""metric: got 'dot' with variant "vq": .*eq. 6.*take variant="sx"$"""),
+        ({"variant": "vq", "tie_key_value": False}, r'tie_key_value: got False with variant "vq": .*eq. 7'),
+        ({"variant": "vq", "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12, as keys and values are one"),
+        ({"tie_key_value": True, "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12"),
+        ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7"),
+        ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
+        ({"distance_norm": "per_code"}, "distance_norm must be True, False or \"per_group\", got 'per_code'"),
+        ({"query_init_scale": -1.0}, "query_init_scale must be a finite number of at least 0, got -1.0"),
+        ({"temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
+        ({"temperature": float("inf")}, "temperature must be a finite number above 0, got inf"),
+        ({"variant": "vq", "temperature": 0.5}, 'temperature: got 0.5 with variant "vq", which has no softmax'),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_with_the_reason(options, message):
+    with pytest.raises(BadInputError, match=message):
+        DPQEmbedding(20, 12, 5, 3, **options)
+
+
+def test_what_follows_from_the_variant_may_be_said():
+    DPQEmbedding(20, 12, 5, 3, "vq", metric="euclidean", tie_key_value=True, key_dim=12)
+    DPQEmbedding(20, 12, 5, 3, "sx", metric="dot", tie_key_value=False, key_dim=12)
+
+
+def test_sizes_of_queries_and_keys(share):
+    layer = DPQEmbedding(20, 12, 5, 3, share_subspaces=share, key_dim=6)
+    groups = 1 if share else 3
+    assert {name: tuple(parameter.shape) for name, parameter in layer.named_parameters()} == {
+        "query": (20, 6), "key": (groups, 5, 2), "value": (groups, 5, 4)
+    }  # fmt: skip
+    assert layer(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 12)
+    tied = DPQEmbedding(20, 12, 5, 3, share_subspaces=share, tie_key_value=True)
+    assert [name for name, _ in tied.named_parameters()] == ["query", "value"]
+
+
+def test_queries_start_in_a_range_of_their_own():
+    layer = DPQEmbedding(2000, 12, 5, 3, init_scale=1.0, query_init_scale=0.01)
+    for parameter, scale in ((layer.query, 0.01), (layer.key, 1.0), (layer.value, 1.0)):
+        assert 0.8 * scale < parameter.abs().max() <= scale
+    layer.reset_parameters()
+    assert 0.009 < layer.query.abs().max() <= 0.01
+
+
+def test_temperature_is_set_while_training_and_checked():
+    layer = DPQEmbedding(20, 12, 5, 3, init_scale=1.0)
+    ids, gradient = torch.arange(20), torch.randn(20, 12)
+    saved = set(layer.state_dict())
+    rows, gradients = [], []
+    for temperature in (1.0, 4.0):
+        layer.temperature = temperature
+        layer.zero_grad()
+        rows.append(layer(ids))
+        rows[-1].backward(gradient)
+        gradients.append(layer.query.grad.clone())
+    torch.testing.assert_close(rows[0], rows[1])  # the forward pass is that of tau = 0
+    assert (gradients[0] - gradients[1]).abs().max() > 0.01
+    for bad in (0, -1.0, float("nan"), "1"):
+        with pytest.raises(BadInputError, match="temperature must be a finite number above 0"):
+            layer.temperature = bad
+    assert layer.temperature == 4.0
+    assert set(layer.state_dict()) == saved
+    assert "temperature=4.0" in repr(layer)
+
+
+def test_repr_names_what_is_not_as_by_default(options):
+    shown = repr(DPQEmbedding(20, 12, 5, 3, **options))
+    for name, value in options.items():
+        if name not in ("ema_decay", "query_init_scale"):
+            assert f"{name}={value!r}" in shown
+    assert ("MovingCentroids(decay=0.9)" in shown) == ("ema_decay" in options)
+    plain = repr(DPQEmbedding(20, 12, 5, 3))
+    assert not [word for word in ("metric", "tie", "key_dim", "norm", "temperature") if word in plain]
+
+
+def test_statistics_per_group_are_those_of_batch_norm_over_the_batch(variant, share):
+    """One mean and variance per group and choice, as nn.BatchNorm1d has them over [ids, D * K] without affine."""
+    layer = DPQEmbedding(20, 12, 5, 3, variant, share, padding_idx=7, distance_norm="per_group", init_scale=1.0,
+                         dtype=torch.float64)  # fmt: skip
+    norm = nn.BatchNorm1d(15, affine=False, dtype=torch.float64)
+    for _ in range(3):
+        ids = torch.randint(0, 20, (4, 6))
+        ids[0, :2] = 7
+        layer(ids)
+        query = layer.query[ids[ids != 7]].detach()
+        norm(responses(query, layer._keys(), layer.metric).transpose(0, 1).flatten(1))  # [B, D * K]
+    torch.testing.assert_close(layer.running_mean.flatten(), norm.running_mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(layer.running_var.flatten(), norm.running_var, rtol=1e-10, atol=1e-12)
+
+
+def test_a_small_task_is_learned(options, share):
+    """20 words, 4 classes by id, in eval mode: what is exported has learned, not the soft form."""
+    layer, head = DPQEmbedding(20, 12, 4, 3, share_subspaces=share, **options), nn.Linear(12, 4)
+    ids = torch.arange(20)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.03)
+
+    def loss() -> torch.Tensor:
+        return nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+
+    first = loss().item()
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    layer.eval()
+    frozen = loss().item()
+    assert frozen < 0.3 * first
+    layer.freeze()
+    assert loss().item() == frozen
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision(options, dtype):
+    key_dim = 32 if "key_dim" in options else None
+    layer = DPQEmbedding(300, 64, 4, 32, padding_idx=0, dtype=dtype, **(options | {"key_dim": key_dim}))
+    rows = layer(torch.randint(0, 300, (2048,)))
+    assert rows.dtype == dtype
+    rows.float().square().sum().backward()
+    for name, tensor in layer.state_dict().items():
+        assert tensor.isfinite().all(), name
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+
+
+def test_autocast(options):
+    layer = DPQEmbedding(20, 12, 5, 3, **options)
+    with torch.autocast("cpu", torch.bfloat16):
+        rows = layer(torch.arange(20))
+    rows.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+def test_compiled_training_steps(options):
+    torch._dynamo.reset()
+    layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2, init_scale=1.0, **(options | {"query_init_scale": 1.0}))
+    plain = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    weight = torch.randn(12)
+    for size in (4, 7):
+        ids = torch.randint(0, 20, (2, size))
+        (compiled(ids) * weight).sum().backward()
+        (plain(ids) * weight).sum().backward()
+    for got, wanted in zip(layer.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, wanted.grad)
+    torch.testing.assert_close(layer.state_dict(), plain.state_dict())
+
+
+def test_a_falling_temperature_is_not_compiled_again_and_again():
+    torch._dynamo.reset()
+    layer = DPQEmbedding(20, 12, 5, 3)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, backend=counter)
+    for step in range(20):
+        layer.temperature = 1 - step / 40
+        compiled(torch.arange(20)).sum().backward()
+    assert counter.frame_count <= 3
+
+
+def trained(layer: DPQEmbedding, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        if layer.variant == "sx":
+            layer.temperature = 1 / (1 + step)
+        ids = torch.randint(0, 20, (9,), generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        layer(ids).square().sum().backward()
+        optimizer.step()
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(options):
+    """Bit for bit; the temperature is set from the step, as a learning rate is."""
+    layers = [DPQEmbedding(20, 12, 5, 3, padding_idx=4, init_scale=1.0, **options) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    whole, first = (torch.optim.Adam(layer.parameters(), 0.05) for layer in layers)
+    trained(layers[0], whole, range(6))
+    trained(layers[1], first, range(3))
+    buffer = io.BytesIO()
+    torch.save({"layer": layers[1].state_dict(), "optimizer": first.state_dict()}, buffer)
+    buffer.seek(0)
+    checkpoint = torch.load(buffer, weights_only=True)
+    resumed = DPQEmbedding(20, 12, 5, 3, padding_idx=4, **options)
+    resumed.load_state_dict(checkpoint["layer"])
+    second = torch.optim.Adam(resumed.parameters(), 0.05)
+    second.load_state_dict(checkpoint["optimizer"])
+    trained(resumed, second, range(3, 6))
+    torch.testing.assert_close(resumed.state_dict(), layers[0].state_dict(), rtol=0, atol=0)
+
+
+def test_smallest_tables(options):
+    """One row, two codes, one group; an empty batch; padding alone."""
+    layer = DPQEmbedding(1, 2, 2, 1, **(options | {"key_dim": 2}))
+    layer(torch.tensor(0)).sum().backward()
+    layer(torch.zeros(0, 3, dtype=torch.int64)).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+    assert all(tensor.isfinite().all() for tensor in layer.state_dict().values())
+    rows = layer.eval()(torch.tensor([0]))
+    assert torch.equal(layer.freeze()(torch.tensor([0])), rows)
+
+    layer = DPQEmbedding(1, 2, 2, 1, padding_idx=0, **(options | {"key_dim": 2}))
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    rows = layer(torch.zeros(3, dtype=torch.int64))
+    rows.sum().backward()
+    assert not rows.any()
+    torch.testing.assert_close(layer.state_dict(), before)
+    assert all(not parameter.grad.any() for parameter in layer.parameters())

@@ -1,0 +1,59 @@
+"""Pictures of the study of codes: complete or not there, the same for the same numbers."""
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.study.plot import draw_changes, draw_usage
+
+USAGE = {"SX": np.arange(12).reshape(3, 4), "VQ": np.ones((2, 5))}
+CHANGES = {"K = 16": [0.5, 0.25, 0.1], "K = 32": [0.6, 0.4]}
+
+
+def texts(path: Path) -> str:
+    return " ".join(element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("text"))
+
+
+@pytest.mark.parametrize(("draw", "numbers"), [(draw_usage, USAGE), (draw_changes, CHANGES)])
+def test_titles_are_text_and_the_bytes_are_the_same_again(tmp_path, draw, numbers):
+    for name in ("a.svg", "b.svg"):
+        draw(numbers, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert all(title in texts(tmp_path / "a.svg") for title in numbers)
+
+
+def test_every_table_has_a_panel_of_its_own(tmp_path):
+    draw_usage(USAGE, tmp_path / "usage.svg")
+    images = [e for e in ElementTree.parse(tmp_path / "usage.svg").iter() if e.tag.endswith("}image")]
+    assert len(images) >= len(USAGE)
+
+
+def test_steps_are_counted_in_checkpoints(tmp_path):
+    draw_changes({"K = 16": [0.5, 0.4]}, tmp_path / "changes.svg", every=600)
+    assert "1200" in texts(tmp_path / "changes.svg")
+
+
+@pytest.mark.parametrize("draw", [draw_usage, draw_changes])
+def test_what_cannot_be_drawn_is_refused_and_leaves_no_file(tmp_path, monkeypatch, draw):
+    target = tmp_path / "picture.svg"
+    with pytest.raises(BadInputError, match="nothing to draw: got no tables"):
+        draw({}, target)
+    if draw is draw_usage:
+        with pytest.raises(BadInputError, match=r"usage 'SX': got counts of shape \[4\], expected \[groups, codes\]"):
+            draw({"SX": [1, 2, 3, 4]}, target)
+    numbers = USAGE if draw is draw_usage else CHANGES
+    target.write_text("mine")
+    with pytest.raises(BadInputError, match="exists"):
+        draw(numbers, target)
+    assert target.read_text() == "mine"
+    draw(numbers, target, force=True)
+    assert "svg" in target.read_text()
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BadInputError, match=r"plots: matplotlib cannot be imported .*pip install matplotlib"):
+        draw(numbers, tmp_path / "other.svg")
+    assert not (tmp_path / "other.svg").exists()
