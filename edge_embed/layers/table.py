@@ -145,7 +145,7 @@ class CompressedEmbedding(nn.Module, ABC):
     def _learning_rows(self, ids: Tensor) -> Tensor:
         """Training rows [B, d] of int64 [B], checked; on the host, one that comes up several times is computed once."""
         check_id_range(ids, self.num_embeddings)
-        # An accelerator would have to be waited for, and while ``torch.compile`` traces nobody knows how many there are.
+        # An accelerator would have to be waited for; while ``torch.compile`` traces nobody knows how many there are.
         if torch.compiler.is_compiling() or ids.device.type != "cpu":
             return self._counted_rows(ids, torch.ones_like(ids))
         each, places, counts = ids.unique(return_inverse=True, return_counts=True)
