@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     )
     from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
-    from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
+    from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
     from edge_embed.layers.dpq import DPQEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
     from edge_embed.layers.tied_output import TiedOutput
+    from edge_embed.layers.tr import TREmbedding
     from edge_embed.layers.tt import TTEmbedding
     from edge_embed.layers.yogi import Yogi
     from edge_embed.packed.ant import PackedANT
@@ -55,6 +56,8 @@ __all__ = [
     "PenaltySchedule",
     "ProximalOptimizer",
     "SizeError",
+    "TREmbedding",
+    "TREmbeddingBag",
     "TTEmbedding",
     "TTEmbeddingBag",
     "TiedOutput",
@@ -89,6 +92,8 @@ _MODULE_OF = {
     "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",
     "SizeError": "edge_embed.errors",
+    "TREmbedding": "edge_embed.layers.tr",
+    "TREmbeddingBag": "edge_embed.layers.bag",
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",

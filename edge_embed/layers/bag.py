@@ -13,6 +13,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.ops.bag import MODES, check_offsets, reduce_bags
 from edge_embed.ops.ids import integer_ids
@@ -139,6 +140,18 @@ class TTEmbeddingBag(Bag, TTEmbedding):
     """`TTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
     ``TTEmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")``. Every argument of `TTEmbedding` is taken,
+    and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with ``include_last_offset``
+    offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+
+class TREmbeddingBag(Bag, TREmbedding):
+    """`TREmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``TREmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")``. Every argument of `TREmbedding` is taken,
     and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with ``include_last_offset``
     offsets end with the number of ids.
 

@@ -5,7 +5,14 @@ Compression", section 3.4); its authors' code measures that by the entropy of f 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import check_count
+from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
+
+_DEFAULT_CORES = 3
+_MOST_FACTORED = 10**9  # rows; the search takes a second there
 
 
 def column_shape(width: int, count: int) -> tuple[int, ...]:
@@ -17,9 +24,43 @@ def row_shape(rows: int, count: int) -> tuple[int, ...]:
     """The most even product of ``count`` rising factors with room for ``rows``.
 
     Tried are ``rows`` itself and ``rows`` rounded up to a multiple of 10, 100, ..., which have many divisors.
+
+    Raises:
+        BadInputError: for more rows than are factored in a second.
     """
+    if rows > _MOST_FACTORED:
+        raise BadInputError(f"row_shape cannot be found for {rows} rows (above {_MOST_FACTORED}): give row_shape")
     roundings = [10**place for place in range(len(str(rows)))]
     return max((column_shape(-(-rows // unit) * unit, count) for unit in roundings), key=_evenness)
+
+
+def number_of_cores(given: int | None, *shapes: Sequence[int] | None) -> int:
+    """N of a table, ``given`` or that of the shapes; 3 where none says it.
+
+    Raises:
+        BadInputError: if they do not agree, or no table has as many cores.
+    """
+    lengths = {len(shape) for shape in shapes if shape is not None} | ({given} if given is not None else set())
+    if len(lengths) > 1:
+        raise BadInputError(f"row_shape, col_shape and num_cores must speak of as many cores, got {sorted(lengths)}")
+    count = lengths.pop() if lengths else _DEFAULT_CORES
+    check_count("num_cores", count)
+    if not MIN_CORES <= count <= MAX_CORES:
+        raise BadInputError(f"a tensor train has {MIN_CORES} to {MAX_CORES} cores, got {count}")
+    return count
+
+
+def checked_numbers(name: str, numbers: Sequence[int], count: int) -> tuple[int, ...]:
+    """``count`` positive integers, as a tuple.
+
+    Raises:
+        BadInputError: for others; ``name`` says which.
+    """
+    if len(numbers) != count:
+        raise BadInputError(f"{name} {list(numbers)} has {len(numbers)} numbers, expected {count}")
+    for k, number in enumerate(numbers):
+        check_count(f"{name}[{k}]", number)
+    return tuple(numbers)
 
 
 def _evenness(factors: tuple[int, ...]) -> float:

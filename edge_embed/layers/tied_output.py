@@ -19,7 +19,7 @@ class TiedOutput(nn.Module):
     whole in memory, neither in training nor in the exported file. The logit of a padding row is 0 plus its bias.
 
     Args:
-        embedding: a `DPQEmbedding`, `ANTEmbedding` or `TTEmbedding` (or one of their bags).
+        embedding: a `DPQEmbedding`, `ANTEmbedding`, `TTEmbedding` or `TREmbedding` (or one of their bags).
         bias: a number for each row, [n]; ``True`` for one that starts at zero, None for none.
 
     Shape:

@@ -7,6 +7,7 @@ Arithmetic and the order of indices: `edge_embed.ops.tt`.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -20,12 +21,9 @@ from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
 from edge_embed.packed.tt import PackedTT
-from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
+from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
-_DEFAULT_CORES = 3
-
-
-_MOST_FACTORED = 10**9  # rows; the search takes a second there
+_RANKS = range(1, MAX_STATE + 1)  # of more no packed form is made
 
 
 class TTEmbedding(CompressedEmbedding):
@@ -44,20 +42,21 @@ class TTEmbedding(CompressedEmbedding):
     Args:
         num_embeddings: rows n.
         embedding_dim: d.
-        rank: R, one for all or R_1 ... R_{N-1}; the paper uses 16 for small vocabularies and 64 to 192 for large
-            ones. What is more than the shapes can use is cut off.
+        rank: R_1 ... R_{N-1}, or one R for all, of which is cut off what the shapes cannot use; the paper takes 16 for
+            small vocabularies and 64 to 192 for large ones.
         row_shape: I_1 ... I_N with a product of at least n; by default even factors of n rounded up.
         col_shape: J_1 ... J_N with the product d; by default even factors of d.
         num_cores: N, 2 to 6; by default that of a given shape, else 3.
         padding_idx: this row is exactly zero and gets no gradient.
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.
+        ratio: in place of ``rank``: the largest R that makes ``compression_ratio`` at least this.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
 
     Raises:
-        BadInputError: for impossible sizes, or ids that are not integers.
+        BadInputError: for impossible sizes, a ratio that no rank reaches, or ids that are not integers.
         IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
     """
 
@@ -67,73 +66,142 @@ class TTEmbedding(CompressedEmbedding):
         self,
         num_embeddings: int,
         embedding_dim: int,
-        rank: int | Sequence[int],
+        rank: int | Sequence[int] | None = None,
         row_shape: Sequence[int] | None = None,
         col_shape: Sequence[int] | None = None,
         num_cores: int | None = None,
         padding_idx: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        ratio: float | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
-        count = _number_of_cores(num_cores, row_shape, col_shape)
-        rows = _automatic_rows(num_embeddings, count) if row_shape is None else row_shape
+        count = factorization.number_of_cores(num_cores, row_shape, col_shape)
+        rows = factorization.row_shape(num_embeddings, count) if row_shape is None else row_shape
         columns = factorization.column_shape(embedding_dim, count) if col_shape is None else col_shape
-        self.row_shape = _checked("row_shape", rows, count)
-        self.col_shape = _checked("col_shape", columns, count)
-        self.ranks = self._clipped_ranks(rank)
-        self._check_sizes()
-        shapes = zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False)
+        self.row_shape = factorization.checked_numbers("row_shape", rows, count)
+        self.col_shape = factorization.checked_numbers("col_shape", columns, count)
+        self._check_columns()
+        if rank is None and ratio is not None:
+            rank = self._rank_with(ratio)
+        elif rank is None or ratio is not None:
+            raise BadInputError(f"give either rank or ratio, got rank {rank!r:.80} and ratio {ratio!r:.80}")
+        self.ranks = self._ranks(rank)
+        TTShape(num_embeddings, self.row_shape, self.col_shape, self.ranks)  # refuses what cannot be packed later
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in shapes)
+        self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))
         self.reset_parameters()
 
-    def _check_sizes(self) -> None:
-        TTShape(self.num_embeddings, self.row_shape, self.col_shape, self.ranks)  # refuses what cannot be packed later
+    def _check_columns(self) -> None:
         width = math.prod(self.col_shape)
         if width != self.embedding_dim:
             raise BadInputError(
                 f"col_shape {list(self.col_shape)} makes {width} columns, got embedding_dim {self.embedding_dim}"
             )
 
-    def _clipped_ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
-        """R_0 ... R_N; R_k is no more than the rows or columns of the matrix that it separates."""
+    def _ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
+        """R_0 ... R_N; of one R for all no R_k is more than the rows or columns of the matrix that it separates."""
         count = len(self.row_shape)
-        inner = rank if isinstance(rank, Sequence) else [rank] * (count - 1)
+        if isinstance(rank, Sequence):
+            return 1, *factorization.checked_numbers("rank", rank, count - 1), 1
+        check_count("rank", rank)
         sizes = [i * j for i, j in zip(self.row_shape, self.col_shape, strict=True)]
-        given = _checked("rank", inner, count - 1)
-        bounds = (min(math.prod(sizes[:k]), math.prod(sizes[k:])) for k in range(1, count))
-        return (1, *map(min, given, bounds), 1)
+        return 1, *(min(rank, math.prod(sizes[:k]), math.prod(sizes[k:])) for k in range(1, count)), 1
+
+    @staticmethod
+    def _rank_for(ranks: Sequence[int]) -> Sequence[int]:
+        """The argument ``rank`` that makes R_0 ... R_N."""
+        if ranks[0] != 1:
+            raise BadInputError(f"R_0 = {ranks[0]}, expected 1: a tensor ring is taken by TREmbedding")
+        return ranks[1:-1]
+
+    def _rank_with(self, ratio: float) -> int:
+        """The largest R, one for all, with a compression ratio of at least ``ratio``."""
+        if not isinstance(ratio, int | float) or not 1 <= ratio < math.inf:
+            raise BadInputError(f"ratio must be a number of at least 1, got {ratio!r:.80}")
+        found = bisect_right(_RANKS, -ratio, key=lambda rank: -self._ratio(self._ranks(rank)))
+        if not found:
+            most = self._ratio(self._ranks(1))
+            reached = f"with these shapes the largest is {most:.1f}, of rank 1"
+            raise BadInputError(f"no rank reaches ratio {ratio:g}: {reached}; more cores reach more")
+        return found
+
+    def _ratio(self, ranks: Sequence[int]) -> float:
+        return self.num_embeddings * self.embedding_dim / sum(map(math.prod, self._shapes(ranks)))
+
+    def _shapes(self, ranks: Sequence[int]) -> list[tuple[int, int, int, int]]:
+        """[I_k, R_{k-1}, J_k, R_k] of all cores."""
+        return list(zip(self.row_shape, ranks, self.col_shape, ranks[1:], strict=False))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the cores anew, normal, so that the variance in E is 2 / (rows + columns), as Glorot's (eq. 2)."""
-        count, paths = len(self.cores), math.prod(self.ranks)
+        """Draw the cores anew, normal, so that the variance in E is 2 / (rows + columns), as Glorot's (eq. 2).
+
+        A number of E is a sum over all paths r_0 ... r_{N-1} (in a ring R_0 of them are summed by the trace); each path
+        has the variance of a product of N core numbers, and no two are correlated.
+        """
+        count, paths = len(self.cores), math.prod(self.ranks[:-1])
         variance = 2 / (math.prod(self.row_shape) + self.embedding_dim)
         for core in self.cores:
             nn.init.normal_(core, std=(variance / paths) ** (0.5 / count))
 
     @classmethod
+    def from_cores(cls, cores: Sequence[Tensor], num_embeddings: int, padding_idx: int | None = None) -> Self:
+        """A trainable layer over a copy of ``cores`` made elsewhere, [I_k, R_{k-1}, J_k, R_k] each, of one type.
+
+        Raises:
+            BadInputError: if they do not fit one another, or n.
+        """
+        types = {core.dtype for core in cores}
+        if len(types) != 1:
+            raise BadInputError(f"cores: got {', '.join(sorted(map(str, types)))}, expected one type")
+        layer = cls._for_shapes([core.shape for core in cores], num_embeddings, padding_idx, *types)
+        copies = (core.detach().clone(memory_format=torch.contiguous_format) for core in cores)
+        layer.cores = nn.ParameterList(map(nn.Parameter, copies))
+        return layer
+
+    @classmethod
     def from_packed(cls, packed: PackedTT) -> Self:
         """A frozen layer over the cores of ``packed``, which are copied."""
-        shape = packed.shape
-        layer = cls(
-            packed.num_embeddings,
-            packed.embedding_dim,
-            shape.ranks[1:-1],
-            shape.row_shape,
-            shape.col_shape,
-            padding_idx=packed.padding_idx,
-            device="meta",
-        )
-        layer.ranks = shape.ranks
+        shapes = [core.shape for core in packed.cores]
+        layer = cls._for_shapes(shapes, packed.num_embeddings, packed.padding_idx)
         layer._become_frozen([torch.tensor(core) for core in packed.cores])
+        return layer
+
+    @classmethod
+    def _for_shapes(
+        cls,
+        shapes: Sequence[Sequence[int]],
+        num_embeddings: int,
+        padding_idx: int | None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """A layer without numbers for cores of ``shapes``."""
+        if not all(len(shape) == 4 for shape in shapes):
+            raise BadInputError(f"cores: got shapes {[list(shape) for shape in shapes]}, expected [I, R, J, R'] each")
+        rows, befores, columns, afters = zip(*shapes, strict=True)
+        ranks = (befores[0], *afters)
+        width, rank = math.prod(columns), cls._rank_for(ranks)
+        layer = cls(num_embeddings, width, rank, rows, columns, padding_idx=padding_idx, device="meta", dtype=dtype)
+        if befores != ranks[:-1] or layer.ranks != ranks:
+            shown = " ".join("x".join(map(str, shape)) for shape in shapes)
+            raise BadInputError(f"cores: got shapes {shown}, expected the R of each to be the R' of the one before")
         return layer
 
     @property
     def frozen(self) -> bool:
         """Whether the cores are buffers and no longer learn."""
         return "core_0" in self._buffers
+
+    @property
+    def compression_ratio(self) -> float:
+        """Numbers of the dense table over numbers of the cores, the ratio of the paper."""
+        return self._ratio(self.ranks)
+
+    @property
+    def spare_rows(self) -> int:
+        """Rows that the cores have beyond n, which no id reaches."""
+        return math.prod(self.row_shape) - self.num_embeddings
 
     @property
     def stored_type(self) -> torch.dtype:
@@ -204,33 +272,6 @@ class TTEmbedding(CompressedEmbedding):
         optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         return (
             f"{self.num_embeddings}, {self.embedding_dim}, row_shape={self.row_shape}, col_shape={self.col_shape}, "
-            f"ranks={self.ranks}{optional}, frozen={self.frozen}"
+            f"ranks={self.ranks}, compression_ratio={self.compression_ratio:.1f}, spare_rows={self.spare_rows}"
+            f"{optional}, frozen={self.frozen}"
         )
-
-
-def _automatic_rows(num_embeddings: int, count: int) -> tuple[int, ...]:
-    if num_embeddings > _MOST_FACTORED:
-        raise BadInputError(
-            f"row_shape cannot be found for {num_embeddings} rows (above {_MOST_FACTORED}): give row_shape"
-        )
-    return factorization.row_shape(num_embeddings, count)
-
-
-def _number_of_cores(given: int | None, *shapes: Sequence[int] | None) -> int:
-    lengths = {len(shape) for shape in shapes if shape is not None} | ({given} if given is not None else set())
-    if len(lengths) > 1:
-        raise BadInputError(f"row_shape, col_shape and num_cores must speak of as many cores, got {sorted(lengths)}")
-    count = lengths.pop() if lengths else _DEFAULT_CORES
-    check_count("num_cores", count)
-    if not MIN_CORES <= count <= MAX_CORES:
-        raise BadInputError(f"a tensor train has {MIN_CORES} to {MAX_CORES} cores, got {count}")
-    return count
-
-
-def _checked(name: str, numbers: Sequence[int], count: int) -> tuple[int, ...]:
-    """``count`` positive integers, as a tuple."""
-    if len(numbers) != count:
-        raise BadInputError(f"{name} {list(numbers)} has {len(numbers)} numbers, expected {count}")
-    for k, number in enumerate(numbers):
-        check_count(f"{name}[{k}]", number)
-    return tuple(numbers)

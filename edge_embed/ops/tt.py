@@ -32,19 +32,24 @@ def digits(ids: Tensor, row_shape: list[int]) -> list[Tensor]:
 
 
 def chain(ids: Tensor, cores: list[Tensor]) -> Tensor:
-    """Products of the slices of int64 ids [B], from left to right: [B, d] in the type of the cores."""
+    """Products of the slices of int64 ids [B], from left to right: [B, d] in the type of the cores.
+
+    The last product takes the trace with it: R_0 and R_{N-1} are one index there, so that the matrices [R_0, R_0] of
+    a ring, of which the trace needs the diagonal alone, are never made.
+    """
     wide = torch.promote_types(cores[0].dtype, torch.float32)
-    ring, width = cores[0].shape[1], _width(cores)
-    first, *others = digits(ids, [core.shape[0] for core in cores])
-    state = cores[0].index_select(0, first).to(wide).flatten(1, 2)  # [B, R_0 J_1, R_1]
-    for core, digit in zip(cores[1:], others, strict=True):
-        step = core.index_select(0, digit).to(wide).flatten(2)  # [B, R, J R']
-        state = pairwise.product(state, step).reshape(
-            -1, state.shape[1] * core.shape[2], core.shape[3]
-        )  # [B, R_0 J.., R']
-    if ring > 1:
-        state = state.reshape(-1, ring, width, ring).diagonal(dim1=1, dim2=3).sum(-1)  # [B, d]
-    return state.reshape(-1, width).to(cores[0].dtype)
+    ring, columns = cores[0].shape[1], [core.shape[2] for core in cores]
+    first, *others = [
+        core.index_select(0, digit).to(wide)
+        for core, digit in zip(cores, digits(ids, [core.shape[0] for core in cores]), strict=True)
+    ]  # [B, R, J, R']
+    state = first.flatten(1, 2)  # [B, R_0 J_1, R_1]
+    for step in others[:-1]:
+        state = pairwise.product(state, step.flatten(2))  # [B, R_0 J.., J R']
+        state = state.reshape(-1, state.shape[1] * step.shape[2], step.shape[3])  # [B, R_0 J.., R']
+    state = state.reshape(-1, ring, math.prod(columns[:-1]), state.shape[2]).transpose(1, 2).flatten(2)
+    last = others[-1].permute(0, 3, 1, 2).flatten(1, 2)  # [B, R_0 R_{N-1}, J_N]
+    return pairwise.product(state, last).reshape(-1, math.prod(columns)).to(cores[0].dtype)
 
 
 def _width(cores: list[Tensor]) -> int:

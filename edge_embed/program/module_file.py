@@ -17,10 +17,11 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.program.archive import Archive
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
@@ -35,11 +36,13 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         ANTEmbeddingBag,
         DPQEmbedding,
         DPQEmbeddingBag,
+        TREmbedding,
+        TREmbeddingBag,
         TTEmbedding,
         TTEmbeddingBag,
         TiedOutput,
         MovingCentroids,  # of DPQEmbedding
-        nn.ParameterList,  # of TTEmbedding
+        nn.ParameterList,  # of TTEmbedding and TREmbedding
         nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention
         *(
             getattr(nn, name)

@@ -2,16 +2,15 @@
 
 dpq   k-means in each group of columns
 ant   the principal axes and their opposites as anchors; each row keeps its largest coordinates
-tt    singular value decompositions, one between two cores (TT-SVD)
+tt    singular value decompositions, one between two cores (TT-SVD); the package has it
 """
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans  # type: ignore[import-untyped]
 
 import edge_embed
+from edge_embed.compression import tt as compression_tt
 
 Rows = NDArray[np.float32]
 Packed = edge_embed.PackedDPQ | edge_embed.PackedANT | edge_embed.PackedTT
@@ -49,18 +48,5 @@ def ant(rows: Rows, num_nonzeros: int, padding_idx: int | None = None) -> edge_e
 def tt(
     rows: Rows, row_shape: tuple[int, ...], col_shape: tuple[int, ...], rank: int, padding_idx: int | None = None
 ) -> edge_embed.PackedTT:
-    """TT-SVD: rows [n, d] as a tensor [I_1, J_1, I_2, J_2, ...], cut between two cores to the largest ``rank``."""
-    padded = np.zeros((math.prod(row_shape), rows.shape[1]), np.float32)
-    padded[: len(rows)] = rows
-    count = len(row_shape)
-    pairs = [axis for k in range(count) for axis in (k, count + k)]
-    rest = padded.reshape(*row_shape, *col_shape).transpose(pairs)  # [I_1, J_1, I_2, J_2, ...]
-    cores, before = [], 1
-    for i, j in zip(row_shape[:-1], col_shape[:-1], strict=True):
-        left, sizes, right = np.linalg.svd(rest.reshape(before * i * j, -1), full_matrices=False)
-        after = min(rank, len(sizes))
-        cores.append(left[:, :after].reshape(before, i, j, after))
-        rest, before = sizes[:after, np.newaxis] * right[:after], after
-    cores.append(rest.reshape(before, row_shape[-1], col_shape[-1], 1))
-    stored = tuple(np.ascontiguousarray(core.transpose(1, 0, 2, 3)) for core in cores)  # [I_k, R_{k-1}, J_k, R_k]
-    return edge_embed.PackedTT(stored, len(rows), padding_idx)
+    """TT-SVD, to the largest ``rank``."""
+    return compression_tt.fit(rows, rank, row_shape, col_shape, padding_idx=padding_idx).to_packed()

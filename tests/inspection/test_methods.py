@@ -19,6 +19,7 @@ from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.bag import DPQEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
 from edge_embed.ops.topk import TopK
@@ -30,7 +31,7 @@ SIZES = (120, 12)  # rows, columns
 
 
 class Words(nn.Module):
-    """A tied ANT table (looked up and as output layer), a frozen one, cores, and bags of DPQ rows."""
+    """A tied ANT table (looked up and as output layer), a frozen one, a train, a ring, and bags of DPQ rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,11 +39,12 @@ class Words(nn.Module):
         self.frozen = ANTEmbedding(*SIZES, num_anchors=6)
         self.frozen.freeze()
         self.item = TTEmbedding(*SIZES, rank=2)
+        self.round = TREmbedding(*SIZES, rank=2)
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, TopK]:
-        rows = self.word(ids) + self.frozen(ids) + self.item(ids)  # [B, L, d]
+        rows = self.word(ids) + self.frozen(ids) + self.item(ids) + self.round(ids)  # [B, L, d]
         hidden = rows + self.context(ids).unsqueeze(1)
         return self.output(hidden), self.output.topk(hidden, 5)
 
@@ -70,7 +72,9 @@ def reports(made):
 def test_every_file_shows_the_same_tables(made):
     packed = load_tables(made / "tables.safetensors")
     for report in reports(made):
-        assert {table.name for table in report.tables} == packed.keys() == {"word", "frozen", "item", "context"}
+        assert (
+            {table.name for table in report.tables} == packed.keys() == {"word", "frozen", "item", "round", "context"}
+        )
         for info in report.tables:
             table = packed[info.name]
             assert (info.method, info.padding_idx) == (table.method, table.padding_idx)
@@ -90,7 +94,7 @@ def test_the_operators_of_every_use_are_listed(made):
         ("ANTLogits", 1, True),
         ("ANTTopK", 1, True),
         ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
-        ("TTEmbedding", 1, True),
+        ("TTEmbedding", 2, True),
     ]
 
 
@@ -115,7 +119,8 @@ def test_a_body_that_another_calls_is_missed(made, tmp_path):
 
 def test_states_of_a_saved_program(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
-    assert states == {"word": "trainable", "frozen": "frozen", "item": "stored", "context": "trainable"}
+    cores = {"item": "stored", "round": "stored"}
+    assert states == {"word": "trainable", "frozen": "frozen", "context": "trainable", **cores}
 
 
 def shown(report):
@@ -134,6 +139,8 @@ def test_the_text_names_what_fixes_the_sizes(made):
     assert " J=" in lines["item"]
     assert " R=1x2x2x1 " in lines["item"]
     assert "x cores " in lines["item"]
+    assert lines["round"].startswith("round tt packed 120 x 12 I=")
+    assert " R=2x2x2x2 " in lines["round"]
 
 
 def test_a_changed_anchor_differs(made, tmp_path):

@@ -23,10 +23,11 @@ def make(method: str, padding_idx: int | None = None, **options) -> CompressedEm
         return edge_embed.DPQEmbeddingBag(N, D, num_codes=5, num_groups=3, variant="vq", **common)
     if method == "ant":
         return edge_embed.ANTEmbeddingBag(N, D, num_anchors=7, **common)
-    return edge_embed.TTEmbeddingBag(N, D, rank=3, **common)
+    layer = {"tt": edge_embed.TTEmbeddingBag, "tr": edge_embed.TREmbeddingBag}[method]
+    return layer(N, D, rank=3, **common)
 
 
-METHODS = ("dpq", "ant", "tt")
+METHODS = ("dpq", "ant", "tt", "tr")
 
 
 def dense_rows(layer: CompressedEmbedding) -> torch.Tensor:

@@ -18,10 +18,12 @@ def make(method: str, **options):
         return edge_embed.DPQEmbedding(N, D, 5, 3, variant="sx", distance_norm=False, **options)
     if method == "ant":
         return edge_embed.ANTEmbedding(N, D, num_anchors=7, **options)
+    if method == "tr":
+        return edge_embed.TREmbedding(N, D, rank=2, **options)
     return edge_embed.TTEmbedding(N, D, rank=3, **options)
 
 
-METHODS = ("dpq-vq", "dpq-sx", "ant", "tt")
+METHODS = ("dpq-vq", "dpq-sx", "ant", "tt", "tr")
 
 
 @pytest.mark.parametrize("method", METHODS)

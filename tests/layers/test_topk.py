@@ -9,7 +9,7 @@ from edge_embed import BadInputError, TiedOutput
 from edge_embed.ops import logits as logits_module
 
 N, D = 50, 12
-METHODS = ("dpq-vq", "dpq-sx", "ant", "tt")
+METHODS = ("dpq-vq", "dpq-sx", "ant", "tt", "tr")
 
 
 def make(method: str, n: int = N, **options):
@@ -18,6 +18,8 @@ def make(method: str, n: int = N, **options):
         return edge_embed.ANTEmbedding(n, D, num_anchors=7, **options)
     if method == "tt":
         return edge_embed.TTEmbedding(n, D, rank=3, **options)
+    if method == "tr":
+        return edge_embed.TREmbedding(n, D, rank=2, **options)
     return edge_embed.DPQEmbedding(n, D, 2, 3, variant=method[-2:], distance_norm=False, **options)  # many equal rows
 
 

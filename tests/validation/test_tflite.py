@@ -26,6 +26,7 @@ LAYERS = {
     "dpq": lambda: edge_embed.DPQEmbedding(300, 16, 16, 4, padding_idx=0),
     "ant": lambda: edge_embed.ANTEmbedding(300, 16, 10),
     "tt": lambda: edge_embed.TTEmbedding(300, 16, rank=2),
+    "tr": lambda: edge_embed.TREmbedding(300, 16, rank=2, padding_idx=0),
     "bag": lambda: edge_embed.ANTEmbeddingBag(300, 16, 10, mode="mean"),
 }
 

@@ -16,18 +16,19 @@ from edge_embed.lowering.graph import lower_program
 from .conftest import Exported, copy_of, make_program
 
 N, D = 90, 24
-METHODS = ("DPQ", "ANT", "TT")
+METHODS = ("DPQ", "ANT", "TT", "TR")
 # A tensor of each method, what its first item is called, and a byte of it that counts for more than rounding.
 FIRST = {
     "DPQ": ("codes", "row 0, group 0"),
     "ANT": ("anchor_ids", "row 0, anchor "),
     "TT": ("core_0", "index 0, column index 0, ranks 0 and 0"),
+    "TR": ("core_0", "index 0, column index 0, ranks 0 and 0"),
 }
-FLIPPED = {"DPQ": 0, "ANT": 0, "TT": 2}
+FLIPPED = {"DPQ": 0, "ANT": 0, "TT": 2, "TR": 2}
 
 
 def make(method: str, kind: str = "Embedding", **options):
-    sizes = {"DPQ": {"num_codes": 16, "num_groups": 6}, "ANT": {"num_anchors": 9}, "TT": {"rank": 4}}
+    sizes = {"DPQ": {"num_codes": 16, "num_groups": 6}, "ANT": {"num_anchors": 9}, "TT": {"rank": 4}, "TR": {"rank": 3}}
     return getattr(edge_embed, method + kind)(N, D, padding_idx=3, **sizes[method], **options)
 
 
@@ -88,7 +89,7 @@ def test_a_flipped_bit_is_found_and_located(files, method, tmp_path):
 
 def test_the_largest_error_allowed_is_small(files, tmp_path):
     """A weight off by 2 ** -11 of itself is not within rounding."""
-    for method, tensor in (("ANT", "weights"), ("TT", "core_1")):
+    for method, tensor in (("ANT", "weights"), ("TT", "core_1"), ("TR", "core_2")):
         exported = copy_of(files[method], tmp_path / method)
         exported.flip(f"words.{tensor}", byte=1, bit=4)
         words = next(table for table in exported.validate().tables if table.name == "words")

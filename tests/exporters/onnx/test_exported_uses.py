@@ -8,9 +8,10 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
 
@@ -47,12 +48,17 @@ EXPORTS = {
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
     "TTTopK": (lambda: Best(TTEmbedding(20, 12, 3)), ()),
+    "TTEmbedding of a ring": (lambda: TREmbedding(20, 12, 2, padding_idx=0), ()),
+    "TTEmbeddingBag of a ring": (lambda: TREmbeddingBag(20, 12, 2, mode="sum"), (OFFSETS, FACTORS)),
+    "TTLogits of a ring": (lambda: Head(TREmbedding(20, 12, [3, 1, 2])), ()),
+    "TTTopK of a ring": (lambda: Best(TREmbedding(20, 12, 2)), ()),
 }
 
 
-@pytest.mark.parametrize("op_type", EXPORTS)
-def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, op_type):
-    make, others = EXPORTS[op_type]
+@pytest.mark.parametrize("use", EXPORTS)
+def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, use):
+    make, others = EXPORTS[use]
+    op_type = use.split()[0]
     inputs = (torch.tensor([1, 2, 0, 19, 5]), *others)
     exported = export(make(), inputs if others else inputs[0])
     model = onnx.load(exported.path)

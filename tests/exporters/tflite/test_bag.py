@@ -11,6 +11,7 @@ BAGS = {
     "dpq": lambda **options: edge_embed.DPQEmbeddingBag(20, 12, 16, 4, padding_idx=0, **options),
     "ant": lambda **options: edge_embed.ANTEmbeddingBag(20, 12, 5, padding_idx=0, **options),
     "tt": lambda **options: edge_embed.TTEmbeddingBag(20, 12, rank=2, **options),
+    "tr": lambda **options: edge_embed.TREmbeddingBag(20, 12, rank=2, **options),
 }
 IDS, OFFSETS = torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 3])
 LENGTHS = ([3, 0, 5], [1], [0, 0, 2], [40, 3], [0])

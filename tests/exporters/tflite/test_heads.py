@@ -13,6 +13,7 @@ LAYERS = {
     "dpq": lambda n, **options: edge_embed.DPQEmbedding(n, 12, 16, 4, **options),
     "ant": lambda n, **options: edge_embed.ANTEmbedding(n, 12, 5, **options),
     "tt": lambda n, **options: edge_embed.TTEmbedding(n, 12, rank=3, **options),
+    "tr": lambda n, **options: edge_embed.TREmbedding(n, 12, rank=2, **options),
 }
 
 

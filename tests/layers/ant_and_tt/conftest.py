@@ -1,4 +1,4 @@
-"""Tables of ANT and TT as a user has them after training, in each of their modes."""
+"""Tables of ANT, TT and TR as a user has them after training, in each of their modes."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ import torch
 
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
 N, DIM = 20, 12
@@ -21,6 +22,10 @@ def new_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
     return TTEmbedding(num_embeddings, DIM, 4, **options)
 
 
+def new_tr(num_embeddings: int = N, **options: object) -> TREmbedding:
+    return TREmbedding(num_embeddings, DIM, 3, **options)
+
+
 def used_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
     """With anchors of both signs, and a transform that is sparse as after training; row 6 is empty."""
     layer = new_ant(num_embeddings, **options)
@@ -32,16 +37,23 @@ def used_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
     return layer
 
 
-def used_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
-    layer = new_tt(num_embeddings, **options)
+def with_normal_cores(layer: TTEmbedding) -> TTEmbedding:
     with torch.no_grad():
         for core in layer.cores:
             core.normal_()
     return layer
 
 
-NEW = {"ant": new_ant, "tt": new_tt}
-USED = {"ant": used_ant, "tt": used_tt}
+def used_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
+    return with_normal_cores(new_tt(num_embeddings, **options))
+
+
+def used_tr(num_embeddings: int = N, **options: object) -> TTEmbedding:
+    return with_normal_cores(new_tr(num_embeddings, **options))
+
+
+NEW = {"ant": new_ant, "tt": new_tt, "tr": new_tr}
+USED = {"ant": used_ant, "tt": used_tt, "tr": used_tr}
 
 
 @pytest.fixture(params=NEW)

@@ -1,4 +1,4 @@
-"""What a user of nn.Embedding relies on when ANTEmbedding or TTEmbedding takes its place: rows and gradients."""
+"""What a user of nn.Embedding relies on when a layer of ANT, TT or TR takes its place: rows and gradients."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Frozen, packed, saved, loaded and copied, a table of ANT or TT is what it was."""
+"""Frozen, packed, saved, loaded and copied, a table of ANT, TT or TR is what it was."""
 
 import copy
 import io
@@ -10,6 +10,7 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
 from .conftest import IDS, NEW, USED, rows_of
@@ -66,8 +67,9 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_lost(make, bad):
 
 
 def test_packed_round_trip(make):
-    packed = make(padding_idx=1).to_packed()
-    layer = {"ant": ANTEmbedding, "tt": TTEmbedding}[packed.method].from_packed(packed)
+    source = make(padding_idx=1)
+    packed = source.to_packed()
+    layer = type(source).from_packed(packed)
     again = layer.to_packed()
     assert again.padding_idx == 1
     before = rows_of(layer).clone()
@@ -123,7 +125,7 @@ def test_deepcopy_is_independent(make_mode):
 
 def test_whole_module_loads_with_an_allow_list(make_mode):
     layer = make_mode(padding_idx=3)
-    with torch.serialization.safe_globals([ANTEmbedding, TTEmbedding, nn.ParameterList]):
+    with torch.serialization.safe_globals([ANTEmbedding, TTEmbedding, TREmbedding, nn.ParameterList]):
         loaded = saved_and_loaded(layer)
     assert type(loaded) is type(layer)
     assert loaded.frozen == layer.frozen

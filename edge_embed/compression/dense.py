@@ -1,0 +1,84 @@
+"""A dense table to be compressed, read in blocks: it may be larger than the memory, a memory-mapped file for one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+
+Weight = Tensor | NDArray[np.floating[Any]]
+
+_BLOCK_NUMBERS = 1 << 22
+
+
+def table_size(weight: Weight) -> tuple[int, int]:
+    """Rows n and columns d.
+
+    Raises:
+        BadInputError: if it is no table of floats, or empty.
+    """
+    if not isinstance(weight, Tensor | np.ndarray):
+        raise BadInputError(f"weight: got a {type(weight).__name__}, expected a tensor or numpy array [n, d]")
+    floats = weight.is_floating_point() if isinstance(weight, Tensor) else weight.dtype.kind == "f"
+    if weight.ndim != 2 or 0 in weight.shape or not floats:
+        shown = f"{str(weight.dtype).removeprefix('torch.')} {list(weight.shape)}"
+        raise BadInputError(f"weight: got {shown}, expected floats [n, d]")
+    n, dim = weight.shape
+    return int(n), int(dim)
+
+
+class DenseTable:
+    """Rows [n, d] of any float type, as float64; the padding row reads as zero.
+
+    Args:
+        weight: array (memory-mapped too) or tensor on any device; it is not changed.
+        padding_idx: a row that is not learned, from 0 on, or None.
+
+    Raises:
+        BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
+    """
+
+    def __init__(self, weight: Weight, padding_idx: int | None) -> None:
+        self.num_embeddings, self.embedding_dim = table_size(weight)
+        self._weight, self._padding = weight, padding_idx
+        self.energy = self._energy()
+
+    def _energy(self) -> float:
+        """Sum of all squares; looks at every number once."""
+        total, begin = 0.0, 0
+        for block in self.blocks(self.num_embeddings):
+            finite = block.float().isfinite().all(1)
+            if not finite.all():
+                row = begin + int(finite.int().argmin())
+                raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
+            total += float(block.square().sum())
+            begin += len(block)
+        return total
+
+    def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
+        """All rows, filled up with zeros to ``rows``, in order.
+
+        Yields:
+            float64 [Q, d]; Q is a multiple of ``unit``, as ``rows`` has to be.
+        """
+        step = max(1, _BLOCK_NUMBERS // (self.embedding_dim * unit)) * unit
+        for begin in range(0, rows, step):
+            yield self._block(begin, min(begin + step, rows))
+
+    def _block(self, begin: int, end: int) -> Tensor:
+        block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
+        part = self._weight[begin:end]
+        block[: len(part)] = _float64(part)
+        if self._padding is not None and begin <= self._padding < end:
+            block[self._padding - begin] = 0
+        return block
+
+
+def _float64(part: Weight) -> Tensor:
+    if isinstance(part, Tensor):
+        return part.detach().to("cpu", torch.float64)
+    return torch.from_numpy(np.array(part, np.float64))

@@ -1,0 +1,43 @@
+"""TR from a table that is trained already: TR-SVD (Zhao et al. 2016, algorithm 1; `edge_embed.compression.cores`)."""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from edge_embed.compression import cores
+from edge_embed.compression.cores import Limit
+from edge_embed.compression.dense import Weight
+from edge_embed.layers.tr import TREmbedding
+
+
+def fit(
+    weight: Weight,
+    rank: int | Sequence[int] | None = None,
+    row_shape: Sequence[int] | None = None,
+    col_shape: Sequence[int] | None = None,
+    num_cores: int | None = None,
+    padding_idx: int | None = None,
+    *,
+    ratio: float | None = None,
+    tolerance: float | None = None,
+) -> TREmbedding:
+    """A trainable `TREmbedding` near to a dense table.
+
+    Arguments, result and errors are those of `edge_embed.compression.tt.fit`, with two differences. Ranks are
+    R_0 ... R_{N-1}; as R_{N-1} R_0 is at most I_N J_N, these two may come out smaller, and the ratio larger. And
+    nothing bounds the error of given ranks; the bound of ``tolerance`` holds.
+    """
+    shapes = row_shape, col_shape, num_cores
+    return cores.fit(TREmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes)
+
+
+def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
+    """R_{N-1} and R_0; their product is what the first step keeps. Of equal ones those nearest to one another."""
+    most = len(squares)
+    if limit.ranks is not None:
+        pairs = [(min(limit.ranks[-2], most // r), r) for r in range(1, min(limit.ranks[0], most) + 1)]
+        return max(pairs, key=lambda pair: (pair[0] * pair[1], -abs(pair[0] - pair[1])))
+    kept = limit.kept(-2, squares)
+    pairs = [(-(-kept // r), r) for r in range(1, math.isqrt(kept) + 1)]
+    return min(pair for pair in pairs if pair[0] * pair[1] <= most)

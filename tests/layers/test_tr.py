@@ -1,0 +1,292 @@
+"""TREmbedding alone: against the equation of the ring, its ranks and start, and how it is trained."""
+
+import io
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.layers.bag import TREmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.tr import TREmbedding
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.tt import PackedTT
+
+
+def ring_table(cores: list[torch.Tensor]) -> torch.Tensor:
+    """Appendix B of the paper, summed over r_0 ... r_{N-1} by one einsum: all rows, float64 [prod I_k, prod J_k]."""
+    count = len(cores)
+    bonds, rows, columns = "abcdef"[:count] + "a", "ghijkl"[:count], "uvwxyz"[:count]
+    terms = [f"{rows[k]}{bonds[k]}{columns[k]}{bonds[k + 1]}" for k in range(count)]
+    table = torch.einsum(f"{','.join(terms)}->{rows}{columns}", [core.double() for core in cores])
+    return table.reshape(math.prod(table.shape[:count]), -1)
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> TREmbedding:
+    count = draw(st.integers(2, 5))
+    rows, columns = draw(st.integers(1, 60)), draw(st.integers(1, 24))
+    rank = draw(st.integers(1, 5) | st.lists(st.integers(1, 5), min_size=count, max_size=count))
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    padding = draw(st.none() | st.integers(0, rows - 1))
+    return TREmbedding(rows, columns, rank, num_cores=count, padding_idx=padding, dtype=torch.float64)
+
+
+@given(layers(), st.integers(0, 2**31))
+def test_rows_and_gradients_are_those_of_the_equation(layer, seed):
+    ids = torch.from_numpy(np.random.default_rng(seed).integers(0, layer.num_embeddings, 9))
+    weight = torch.randn(9, layer.embedding_dim, dtype=torch.float64)
+    rows = layer(ids)
+    expected = ring_table(list(layer.cores))[ids]
+    if layer.padding_idx is not None:
+        expected = expected.masked_fill((ids == layer.padding_idx).unsqueeze(1), 0)
+    torch.testing.assert_close(rows, expected, rtol=1e-11, atol=1e-13)
+    found = torch.autograd.grad((rows * weight).sum(), list(layer.cores))
+    wanted = torch.autograd.grad((expected * weight).sum(), list(layer.cores))
+    for got, one in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, one, rtol=1e-10, atol=1e-12)
+
+
+def test_a_turn_of_the_cores_turns_the_indices():
+    """What the paper likes of rings: which core comes first makes no difference but to the order of ids and columns."""
+    layer = TREmbedding(24, 12, [3, 2, 4], row_shape=[2, 3, 4], col_shape=[2, 3, 2], dtype=torch.float64)
+    turned = TREmbedding.from_cores([*layer.cores[1:], layer.cores[0]], 24)
+    assert turned.ranks == (2, 4, 3, 2)
+    whole = layer(torch.arange(24)).reshape(2, 3, 4, 2, 3, 2).permute(1, 2, 0, 4, 5, 3)
+    torch.testing.assert_close(turned(torch.arange(24)), whole.reshape(24, 12))
+
+
+def test_the_ring_of_rank_1_at_its_ends_is_a_train():
+    train = TTEmbedding(60, 12, [3, 2], padding_idx=4)
+    ring = TREmbedding(60, 12, [1, 3, 2], padding_idx=4)
+    ring.load_state_dict(train.state_dict())
+    assert ring.ranks == train.ranks
+    assert torch.equal(ring(torch.arange(60)), train(torch.arange(60)))
+
+
+def test_ratios_are_those_of_the_paper():
+    """Table 5: TR1 and TR2, which count the table twice, as embedding and as softmax layer."""
+    for rank, twice in ((32, 16), (16, 64)):
+        layer = TREmbedding(32768, 1024, rank, row_shape=[32] * 3, col_shape=[8, 8, 16], device="meta")
+        assert layer.ranks == (rank,) * 4
+        assert layer.compression_ratio == 2 * twice
+
+
+@pytest.mark.parametrize("rank", [1, 3, 8])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_start_has_the_variance_of_glorot(rank, count):
+    """Each of the R^N paths that the trace sums has its share of 2 / (rows + columns)."""
+    torch.manual_seed(1)
+    variances = []
+    for _ in range(30):
+        layer = TREmbedding(900, 64, rank, num_cores=count)
+        variances.append(layer(torch.arange(900)).square().mean().item())
+    assert np.mean(variances) == pytest.approx(2 / (math.prod(layer.row_shape) + 64), rel=0.35)
+
+
+@pytest.mark.parametrize("make", [TTEmbedding, TREmbedding])
+@given(data=st.data())
+def test_a_ratio_is_reached_by_the_largest_rank_that_does(make, data):
+    rows, columns = data.draw(st.integers(1, 3000), "n"), data.draw(st.sampled_from([1, 12, 64]), "d")
+    most = make(rows, columns, 1, device="meta").compression_ratio
+    if most < 1:
+        with pytest.raises(
+            BadInputError, match=f"no rank reaches ratio 1: with these shapes the largest is {most:.1f}"
+        ):
+            make(rows, columns, ratio=1, device="meta")
+        return
+    ratio = data.draw(st.floats(1, most), "ratio")
+    layer = make(rows, columns, ratio=ratio, device="meta")
+    assert layer.compression_ratio >= ratio
+    larger = make(rows, columns, max(layer.ranks) + 1, device="meta")
+    assert larger.compression_ratio < ratio or larger.ranks == layer.ranks
+
+
+def test_a_ratio_that_cannot_be_had_is_refused_with_the_largest():
+    message = "no rank reaches ratio 10000: with these shapes the largest is 9697.0, of rank 1; more cores reach more"
+    with pytest.raises(BadInputError, match=message):
+        TREmbedding(25_000, 256, ratio=10_000)
+    assert TREmbedding(25_000, 256, ratio=10_000, num_cores=4).compression_ratio >= 10_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "either rank or ratio, got rank None and ratio None"),
+        ({"rank": 2, "ratio": 3.0}, "either rank or ratio, got rank 2 and ratio 3.0"),
+        ({"ratio": 0.5}, "ratio must be a number of at least 1, got 0.5"),
+        ({"ratio": math.nan}, "ratio must be a number of at least 1, got nan"),
+        ({"ratio": math.inf}, "ratio must be a number of at least 1, got inf"),
+        ({"ratio": "50"}, "ratio must be a number of at least 1, got '50'"),
+        ({"rank": [2, 2]}, r"rank \[2, 2\] has 2 numbers, expected 3"),
+        ({"rank": [2, 0, 2]}, r"rank\[1\] must be at least 1, got 0"),
+        ({"rank": 2.0}, "rank must be an integer, got 2.0"),
+    ],
+)
+def test_impossible_ranks_are_refused(options, message):
+    with pytest.raises(BadInputError, match=message):
+        TREmbedding(20, 12, **options)
+
+
+def test_sizes_are_shown():
+    layer = TREmbedding(20, 12, 2)
+    assert "ranks=(2, 2, 2, 2), compression_ratio=2.6, spare_rows=0, frozen=False" in repr(layer)
+    assert layer.compression_ratio == layer.freeze().compression_ratio == layer.to_packed().compression_ratio
+    assert TTEmbedding(1001, 8, 2).spare_rows == 1100 - 1001
+
+
+def ring(**options) -> PackedTT:
+    random = np.random.default_rng(0)
+    shapes = [(2, 3, 2, 4), (3, 4, 1, 2), (2, 2, 2, 3)]
+    return PackedTT(tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes), 11, 4, **options)
+
+
+@pytest.mark.parametrize("make", [TREmbedding, TREmbeddingBag])
+def test_a_ring_made_elsewhere_becomes_a_frozen_layer(make):
+    packed = ring()
+    layer = make.from_packed(packed)
+    assert type(layer) is make
+    assert layer.ranks == (3, 4, 2, 3)
+    rows = layer.use("rows", torch.arange(11)).numpy()
+    np.testing.assert_allclose(rows, packed.rows(np.arange(11)), rtol=1e-5, atol=1e-5)
+    assert layer.to_packed().shape == packed.shape
+
+
+@pytest.mark.parametrize("make", [TTEmbedding, TTEmbeddingBag])
+def test_a_train_refuses_a_ring(make):
+    message = "R_0 = 3, expected 1: a tensor ring is taken by TREmbedding"
+    with pytest.raises(BadInputError, match=message):
+        make.from_packed(ring())
+    with pytest.raises(BadInputError, match=message):
+        make.from_cores([torch.from_numpy(core) for core in ring().cores], 11)
+
+
+def test_layers_over_given_cores_learn_a_copy_of_them():
+    cores = [torch.randn(shape, dtype=torch.float64) for shape in [(4, 1, 2, 2), (5, 2, 3, 1)]]
+    cores[1] = cores[1].permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+    layer = TTEmbedding.from_cores(cores, 18, padding_idx=1)
+    assert (layer.num_embeddings, layer.embedding_dim, layer.dtype, layer.frozen) == (18, 6, torch.float64, False)
+    layer(torch.tensor([3])).sum().backward()
+    assert all(core.is_contiguous() for core in layer.cores)  # safetensors takes no others
+    before = cores[0].clone()
+    torch.optim.SGD(layer.parameters(), 1.0).step()
+    assert torch.equal(cores[0], before)
+    assert not torch.equal(layer.cores[0], before)
+    again = TTEmbedding(18, 6, [2], row_shape=[4, 5], col_shape=[2, 3], dtype=torch.float64)
+    again.load_state_dict(layer.state_dict())
+    assert torch.equal(again(torch.tensor([3])), layer(torch.tensor([3])))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([(4, 1, 2, 2), (5, 3, 3, 1)], "got shapes 4x1x2x2 5x3x3x1, expected the R of each to be"),
+        ([(4, 3, 2, 2), (5, 2, 3, 1)], "got shapes 4x3x2x2 5x2x3x1, expected the R of each to be"),
+        ([(4, 2, 2), (5, 2, 3, 1)], r"expected \[I, R, J, R'\] each"),
+        ([(4, 1, 2, 1)], "2 to 6 cores, got 1"),
+        ([(2, 1, 2, 2), (5, 2, 3, 1)], "product 10, expected 18"),
+    ],
+)
+def test_cores_that_do_not_fit_are_refused(shapes, message):
+    with pytest.raises(BadInputError, match=message):
+        TREmbedding.from_cores([torch.zeros(shape) for shape in shapes], 18)
+
+
+def test_cores_of_several_types_are_refused():
+    with pytest.raises(BadInputError, match=r"cores: got torch\.float32, torch\.float64, expected one type"):
+        TTEmbedding.from_cores([torch.zeros(4, 1, 2, 2), torch.zeros(5, 2, 3, 1, dtype=torch.float64)], 18)
+
+
+def trained(layer: TREmbedding, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        ids = torch.randint(0, 20, (3, 4), generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        (layer(ids) * torch.arange(12)).sum().backward()
+        optimizer.step()
+
+
+def test_training_goes_on_from_a_checkpoint_as_if_never_stopped():
+    torch.manual_seed(0)
+    layer = TREmbedding(20, 12, 3, padding_idx=0)
+    optimizer = torch.optim.Adam(layer.parameters(), 0.01)
+    trained(layer, optimizer, range(3))
+    file = io.BytesIO()
+    torch.save({"layer": layer.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    trained(layer, optimizer, range(3, 6))
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    resumed = TREmbedding(20, 12, 3, padding_idx=0)
+    other = torch.optim.Adam(resumed.parameters(), 0.01)
+    resumed.load_state_dict(state["layer"])
+    other.load_state_dict(state["optimizer"])
+    trained(resumed, other, range(3, 6))
+    assert torch.equal(resumed(torch.arange(20)), layer(torch.arange(20)))
+
+
+def test_a_small_task_is_learned():
+    torch.manual_seed(0)
+    layer, head, ids = TREmbedding(20, 12, 3), nn.Linear(12, 4), torch.arange(20)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.02)
+    losses = []
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
+
+
+_WORKER = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from edge_embed.layers.tr import TREmbedding
+
+rank, meeting, result = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
+torch.manual_seed(rank)
+layer = TREmbedding(20, 12, 3, padding_idx=0)
+model = DistributedDataParallel(layer)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    ids = torch.randint(0, 20, (3, 4)) if step or rank else torch.zeros(3, 4, dtype=torch.int64)  # padding only
+    optimizer.zero_grad()
+    (model(ids) * torch.arange(12)).sum().backward()
+    optimizer.step()
+torch.save({"weights": layer.state_dict(), "gradients": [p.grad for p in layer.parameters()]}, result)
+dist.barrier()
+dist.destroy_process_group()
+os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
+"""
+
+
+def test_two_processes_stay_equal(tmp_path: Path):
+    """DistributedDataParallel: no parameter unused, equal gradients and weights."""
+    results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WORKER, str(rank), str(tmp_path / "meeting"), str(result)],
+            env=environment, stderr=subprocess.PIPE, text=True,
+        )
+        for rank, result in enumerate(results)
+    ]  # fmt: skip
+    errors = [worker.communicate(timeout=120)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(errors)
+    first, second = (torch.load(result, weights_only=True) for result in results)
+    for name, core in first["weights"].items():
+        assert torch.equal(core, second["weights"][name])
+    for one, two in zip(first["gradients"], second["gradients"], strict=True):
+        assert torch.equal(one, two)
+        assert one.any()
