@@ -148,7 +148,8 @@ def test_the_layer_goes_on_learning(method):
 def test_rows_beyond_the_table_are_zero(method):
     weight = falling(190, 12)
     layer = METHODS[method][0](weight, row_shape=[5, 5, 8], col_shape=[2, 2, 3], tolerance=1e-5)
-    spare = layer.training_rows(torch.arange(190, 200)).detach()
+    ids = torch.arange(190, 200)
+    spare = layer.training_rows(ids, torch.ones_like(ids)).detach()
     assert layer.spare_rows == 10
     assert spare.norm() < 1e-5 * weight.norm()
 

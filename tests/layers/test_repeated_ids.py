@@ -15,6 +15,7 @@ LAYERS = {
     ),
     "ant": lambda: edge_embed.ANTEmbedding(12, 8, num_anchors=5, padding_idx=0, dtype=torch.float64),
     "tt": lambda: edge_embed.TTEmbedding(12, 8, rank=3, padding_idx=0, dtype=torch.float64),
+    "tr": lambda: edge_embed.TREmbedding(12, 8, rank=2, padding_idx=0, dtype=torch.float64),
 }
 
 
