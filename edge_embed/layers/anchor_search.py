@@ -11,7 +11,7 @@ J.4, where all tables move together; what a trend is the authors' released code 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,6 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.anchor_columns import AnchorColumns
 from edge_embed.layers.proximal import ProximalOptimizer, checked_penalty
 from edge_embed.layers.table import check_count
-
-if TYPE_CHECKING:  # an extra
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,8 @@ class AnchorSearch:
     ``model.parameters()`` anew where you keep them, and wrap the model in ``DistributedDataParallel`` again. Each
     process must give the same loss.
 
-    A checkpoint needs ``search.state_dict()`` too. Load it first: it brings the tables to their size.
+    `edge_embed.study.plot.draw_search` draws the history. A checkpoint needs ``search.state_dict()`` too. Load it
+    first: it brings the tables to their size.
 
     Args:
         optimizer: of the tables; its penalty is lambda_2.
@@ -128,31 +126,6 @@ class AnchorSearch:
         ]
         for table, state in zip(self._tables, tables, strict=True):
             table.load_state_dict(state)
-
-    def figure(self) -> "Figure":
-        """The number of anchors over the steps (Figure 8), and eq. (34) over the number of anchors (Figure 3).
-
-        ``search.figure().savefig("anchors.svg")`` keeps it.
-
-        Raises:
-            BadInputError: if matplotlib is not installed.
-        """
-        try:
-            from matplotlib.figure import Figure  # noqa: PLC0415
-        except ImportError as error:
-            remedy = "python -m pip install matplotlib"
-            raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
-        canvas = Figure((9, 3.6), layout="constrained")
-        over_time, by_number = canvas.subplots(1, 2)
-        objectives = [one.objective for one in self.history]
-        for place, numbers in enumerate(zip(*(one.num_anchors for one in self.history), strict=True)):
-            over_time.plot(range(1, len(numbers) + 1), numbers, marker="o", markersize=3, label=f"table {place}")
-            by_number.plot(numbers, objectives, marker="o", markersize=3, label=f"table {place}")
-        if len(self._tables) > 1 and self.history:
-            over_time.legend(fontsize="small")
-        over_time.set(xlabel="step of the search", ylabel="anchors")
-        by_number.set(xlabel="anchors", ylabel="objective, eq. (34)")
-        return canvas
 
     def _seen(self, loss: float) -> SearchStep:
         if not math.isfinite(loss):

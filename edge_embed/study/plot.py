@@ -1,4 +1,7 @@
-"""Pictures of the study of codes, figures 5 and 6 of the DPQ paper, as SVG. They need matplotlib (an extra)."""
+"""Pictures of what tables learn, as SVG: figures 5 and 6 of the DPQ paper, 3 and 8 of the ANT paper.
+
+They need matplotlib (an extra).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -8,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, new_file
+from edge_embed.layers.anchor_search import SearchStep
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.figure import Figure
@@ -61,9 +65,33 @@ def draw_changes(changes: Mapping[str, Sequence[float]], path: StrPath, *, every
     _write(figure, path, force)
 
 
+def draw_search(history: Sequence[SearchStep], path: StrPath, *, force: bool = False) -> None:
+    """Draw the history of an `AnchorSearch`: anchors over its steps (figure 8), eq. (34) over anchors (figure 3).
+
+    Args:
+        history: ``search.history``; a line for each table.
+        path: the file to write.
+        force: replace a file that is there.
+
+    Raises:
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        OutputError: if ``path`` cannot be written.
+    """
+    figure = _figure(2 if history else 0)
+    over_time, by_number = figure.subplots(1, 2)
+    objectives = [step.objective for step in history]
+    for place, numbers in enumerate(zip(*(step.num_anchors for step in history), strict=True)):
+        over_time.plot(range(1, len(numbers) + 1), numbers, marker=".", label=f"table {place}")
+        by_number.plot(numbers, objectives, marker=".", label=f"table {place}")
+    over_time.set(xlabel="step of the search", ylabel="anchors")
+    by_number.set(xlabel="anchors", ylabel="objective, eq. (34)")
+    over_time.legend(fontsize="small")
+    _write(figure, path, force)
+
+
 def _figure(panels: int) -> "Figure":
     if not panels:
-        raise BadInputError("nothing to draw: got no tables, expected at least one by its title")
+        raise BadInputError("nothing to draw: got no tables, expected at least one")
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:

@@ -1,7 +1,6 @@
 """nbANT: eq. (34) by hand, how the number of anchors follows it, and what stays when anchors go and return."""
 
 import io
-import sys
 
 import pytest
 import torch
@@ -226,25 +225,6 @@ def test_a_found_table_freezes_as_any_other():
     assert model.users.to_packed().anchors.shape == (7, 4)
     with pytest.raises(BadInputError, match="search before freezing"):
         search.step(1.0)
-
-
-def test_figure_draws_the_history():
-    pytest.importorskip("matplotlib", reason="matplotlib draws, the extra `bench` has it")
-    _, search = made()
-    for loss in (3.0, 2.0, 2.5):
-        search.step(loss)
-    over_time, by_number = search.figure().axes
-    assert [list(line.get_ydata()) for line in over_time.lines] == [[5, 6, 7], [3, 4, 5]]
-    assert list(by_number.lines[0].get_xdata()) == [5, 6, 7]
-    assert list(by_number.lines[0].get_ydata()) == [seen.objective for seen in search.history]
-
-
-def test_without_matplotlib_the_figure_says_what_to_install(monkeypatch):
-    _, search = made()
-    for module in ("matplotlib", "matplotlib.figure"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(BadInputError, match="pip install matplotlib"):
-        search.figure()
 
 
 def test_mistakes_are_refused():

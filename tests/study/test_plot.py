@@ -1,4 +1,4 @@
-"""Pictures of the study of codes: complete or not there, the same for the same numbers."""
+"""Pictures of what tables learn: complete or not there, the same for the same numbers."""
 
 import sys
 from pathlib import Path
@@ -8,22 +8,26 @@ import numpy as np
 import pytest
 
 from edge_embed.errors import BadInputError
-from edge_embed.study.plot import draw_changes, draw_usage
+from edge_embed.layers.anchor_search import SearchStep
+from edge_embed.study import plot
+from edge_embed.study.plot import draw_changes, draw_search, draw_usage
 
 USAGE = {"SX": np.arange(12).reshape(3, 4), "VQ": np.ones((2, 5))}
 CHANGES = {"K = 16": [0.5, 0.25, 0.1], "K = 32": [0.6, 0.4]}
+HISTORY = [SearchStep(3.0, 90, (5, 3), 11.0), SearchStep(2.0, 80, (6, 4), 12.0), SearchStep(2.5, 70, (27, 5), 13.0)]
+DRAWN = [(draw_usage, USAGE, USAGE), (draw_changes, CHANGES, CHANGES), (draw_search, HISTORY, ("table 0", "table 1"))]
 
 
 def texts(path: Path) -> str:
     return " ".join(element.text or "" for element in ElementTree.parse(path).iter() if element.tag.endswith("text"))
 
 
-@pytest.mark.parametrize(("draw", "numbers"), [(draw_usage, USAGE), (draw_changes, CHANGES)])
-def test_titles_are_text_and_the_bytes_are_the_same_again(tmp_path, draw, numbers):
+@pytest.mark.parametrize(("draw", "numbers", "titles"), DRAWN)
+def test_titles_are_text_and_the_bytes_are_the_same_again(tmp_path, draw, numbers, titles):
     for name in ("a.svg", "b.svg"):
         draw(numbers, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert all(title in texts(tmp_path / "a.svg") for title in numbers)
+    assert all(title in texts(tmp_path / "a.svg") for title in titles)
 
 
 def test_every_table_has_a_panel_of_its_own(tmp_path):
@@ -37,15 +41,25 @@ def test_steps_are_counted_in_checkpoints(tmp_path):
     assert "1200" in texts(tmp_path / "changes.svg")
 
 
-@pytest.mark.parametrize("draw", [draw_usage, draw_changes])
-def test_what_cannot_be_drawn_is_refused_and_leaves_no_file(tmp_path, monkeypatch, draw):
+def test_a_search_is_drawn_over_its_steps_and_over_its_anchors(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib draws, the extra `bench` has it")
+    drawn = []
+    monkeypatch.setattr(plot, "_write", lambda figure, path, force: drawn.append(figure))
+    draw_search(HISTORY, tmp_path / "search.svg")
+    over_time, by_number = drawn[0].axes
+    assert [list(line.get_ydata()) for line in over_time.lines] == [[5, 6, 27], [3, 4, 5]]
+    assert list(by_number.lines[0].get_xdata()) == [5, 6, 27]
+    assert list(by_number.lines[0].get_ydata()) == [11.0, 12.0, 13.0]
+
+
+@pytest.mark.parametrize(("draw", "numbers"), [drawn[:2] for drawn in DRAWN])
+def test_what_cannot_be_drawn_is_refused_and_leaves_no_file(tmp_path, monkeypatch, draw, numbers):
     target = tmp_path / "picture.svg"
     with pytest.raises(BadInputError, match="nothing to draw: got no tables"):
-        draw({}, target)
+        draw(type(numbers)(), target)
     if draw is draw_usage:
         with pytest.raises(BadInputError, match=r"usage 'SX': got counts of shape \[4\], expected \[groups, codes\]"):
             draw({"SX": [1, 2, 3, 4]}, target)
-    numbers = USAGE if draw is draw_usage else CHANGES
     target.write_text("mine")
     with pytest.raises(BadInputError, match="exists"):
         draw(numbers, target)
