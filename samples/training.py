@@ -15,6 +15,7 @@ from options import Options
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LinearLR
 
 import edge_embed
 
@@ -36,6 +37,7 @@ class Recipe:
         quick_epochs: the same for a quick run.
         rate: of the optimiser for the table; the rest of the model has the task's.
         penalty: of ANT's proximal step, which makes the transform sparse; 0 for other methods.
+        decay: let all rates fall to zero in a line, a little with every step; else they stay.
     """
 
     table: Callable[[int], nn.Module]
@@ -43,6 +45,7 @@ class Recipe:
     quick_epochs: int
     rate: float
     penalty: float = 0.0
+    decay: bool = False
 
 
 class Task(ABC, Generic[Model]):
@@ -98,11 +101,13 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     """A trained model in eval mode, of the epoch with the best validation score."""
     model = task.model(recipe.table(task.rows))
     optimizer = optimizer_of(model, task.rate, recipe)
+    steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
+    rates = LinearLR(optimizer, 1.0, 0.0 if recipe.decay else 1.0, steps)
     best, kept = -math.inf, model.state_dict()
     with _bar() as bar:
         progress = bar.add_task(name, total=epochs, note="")
         for _ in range(epochs):
-            _epoch(task, model, optimizer)
+            _epoch(task, model, optimizer, rates)
             score = evaluate(task, model, "validation")
             if (rank := score if task.higher_is_better else -score) > best:
                 best, kept = rank, copy.deepcopy(model.state_dict())
@@ -111,10 +116,11 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     return model.eval()
 
 
-def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer) -> None:
+def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, rates: LinearLR) -> None:
     model.train()
     for batch in task.batches():
         step(task, model, optimizer, batch)
+        rates.step()
 
 
 def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:

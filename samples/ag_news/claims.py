@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from candidates import Candidates, Table, Variant, penalties, rates
+from candidates import Candidates, Table, penalties, rates
 from datasets import unpacked
 from options import Options
 from torch import nn
@@ -24,9 +24,24 @@ def _dense(words: int) -> nn.Module:
     return nn.EmbeddingBag(words, WIDTH, mode="mean", padding_idx=0)
 
 
-def _dpq(variant: Variant, num_codes: int, num_groups: int) -> Table:
+def _vq(num_codes: int, num_groups: int) -> Table:
     return lambda words: edge_embed.DPQEmbeddingBag(
-        words, WIDTH, num_codes, num_groups, variant, padding_idx=0, mode="mean"
+        words, WIDTH, num_codes, num_groups, variant="vq", padding_idx=0, mode="mean"
+    )
+
+
+def _sx(words: int) -> nn.Module:
+    """With what was found to leave few codes unused; tau = 2 keeps more than one of them in the gradient."""
+    return edge_embed.DPQEmbeddingBag(
+        words,
+        WIDTH,
+        num_codes=16,
+        num_groups=16,
+        padding_idx=0,
+        mode="mean",
+        distance_norm="per_group",
+        query_init_scale=0.01,
+        temperature=2.0,
     )
 
 
@@ -39,11 +54,11 @@ def _tt(rank: int) -> Table:
 
 
 CANDIDATES: Candidates = {
-    "dense": rates(_dense, 4, 1e-2, 3e-3, 1e-3),
-    "dpq vq, K = 16, D = 32": rates(_dpq("vq", 16, 32), 4, 3e-3, 1e-2),
-    "dpq vq, K = 16, D = 16": rates(_dpq("vq", 16, 16), 4, 3e-3, 1e-2),
-    "dpq vq, K = 4, D = 16": rates(_dpq("vq", 4, 16), 4, 3e-3, 1e-2),
-    "dpq sx, K = 16, D = 32": rates(_dpq("sx", 16, 32), 3, 3e-3, 1e-3, 1e-2),
+    "dense": [*rates(_dense, 4, 1e-2, 3e-3, 1e-3), *rates(_dense, 2, 1e-2, 3e-3, decay=True)],
+    "dpq vq, K = 16, D = 32": [*rates(_vq(16, 32), 4, 3e-3), *rates(_vq(16, 32), 2, 1e-2, decay=True)],
+    "dpq vq, K = 16, D = 16": [*rates(_vq(16, 16), 4, 3e-3), *rates(_vq(16, 16), 2, 1e-2, decay=True)],
+    "dpq vq, K = 4, D = 16": [*rates(_vq(4, 16), 4, 3e-3), *rates(_vq(4, 16), 2, 1e-2, decay=True)],
+    "dpq sx, K = 16, D = 16": rates(_sx, 2, 1e-2, 3e-3, decay=True),
     "ant, A = 10": penalties(_ant(10), 6, 1e-2, 3e-5, 1e-5),
     "ant, A = 20": penalties(_ant(20), 6, 1e-2, 3e-5, 1e-5),
     "tt, R = 16": rates(_tt(16), 10, 1e-2, 3e-3),

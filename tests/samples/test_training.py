@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import training
 from comparison import _times
 from tied_output import small_embedding, tied_output
 from torch import Tensor, nn
@@ -74,6 +76,20 @@ class TestTrain:
         torch.manual_seed(0)
         task = Digits([float(epoch) for epoch in range(20)])
         assert evaluate(task, train(task, DENSE, "dense", epochs=20), "test") < 0.3
+
+    @pytest.mark.parametrize("decay", [True, False])
+    def test_rates_fall_to_zero_where_they_decay(self, decay: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[list[float]] = []
+
+        def note(task: Any, model: Any, optimizer: torch.optim.Optimizer, batch: Any) -> None:
+            optimizer.step()
+            seen.append([group["lr"] for group in optimizer.param_groups])
+
+        monkeypatch.setattr(training, "step", note)
+        recipe = Recipe(lambda rows: nn.Embedding(rows, 4), 2, 1, 0.1, decay=decay)
+        train(Digits([0.0, 1.0]), recipe, "dense", epochs=2)
+        falling = [1 - at / 10 for at in range(10)] if decay else [1.0] * 10
+        np.testing.assert_allclose(seen, [[0.1 * part, Digits.rate * part] for part in falling])
 
     def test_a_penalty_empties_the_transform_of_ant(self) -> None:
         found = {}
