@@ -83,6 +83,7 @@ class _Part:
         self._subgraph, self._numbers = subgraph, numbers
         self._tensors: dict[Value, Tensor] = {}
         self._named_tensors: dict[int, Tensor] = {}
+        self._made: dict[int, Tensor] = {}  # by tables, in place of tensors of the body
         for tensor in () if subgraph is None else subgraph.tensors:
             tensor.name = prefix.encode() + tensor.name
 
@@ -97,7 +98,6 @@ class _Part:
 
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
         """Add all uses of tables, and give what they make to the body."""
-        replaced = {}
         for cut in self._cut.cuts:
             packed, leading = self._cut.lowered.tables[cut.table], [self._argument(given) for given in cut.leading]
             results, line = add_use(self.graph, cut.call.use, cut.table, packed, layouts[cut.table].name, leading)
@@ -107,9 +107,9 @@ class _Part:
                     continue
                 self._tensors[value] = result
                 if value in self._numbers:
-                    replaced[self._numbers[value]] = result.index
+                    self._made[self._numbers[value]] = result
         if self._subgraph is not None:
-            connect(self._subgraph, replaced)
+            connect(self._subgraph, {number: made.index for number, made in self._made.items()})
 
     @property
     def inputs(self) -> dict[str, Tensor]:
@@ -133,8 +133,13 @@ class _Part:
         return self._tensors[value]
 
     def _named(self, value: Value, name: str) -> Tensor:
-        """The tensor of a value, under a name that the manifest of the delegate can hold; two values may share it."""
+        """The tensor of a value, under a name that the manifest of the delegate can hold.
+
+        Two values may share it: where a body adds zeros, the converter leaves out what it adds them to.
+        """
         number = self._numbers[value]
+        if number in self._made:
+            return self._made[number]
         if number not in self._named_tensors:
             self._subgraph.tensors[number].name = name.encode()
             self._named_tensors[number] = tensor_at(self._subgraph, number)

@@ -59,6 +59,21 @@ class Bags(nn.Module):
         return self.score(torch.cat([self.tags(tags), self.user(user), features], -1))
 
 
+class Zeros(nn.Module):
+    """What the converter leaves out: zeros that are added to rows before the head, and a bias that has not learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.TTEmbedding(VOCABULARY, WIDTH, rank=4)
+        self.shift = nn.Parameter(torch.zeros(WIDTH))
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        self.head = edge_embed.TiedOutput(self.words, bias=True)
+
+    def forward(self, ids):
+        rows = self.words(ids)
+        return self.head(rows + self.shift), self.layer(rows)
+
+
 def ids(*shape, n=VOCABULARY):
     return torch.randint(1, n - 1, shape)
 
@@ -66,6 +81,7 @@ def ids(*shape, n=VOCABULARY):
 MODELS = {
     "encoder": (Encoder, lambda: (ids(2, 5), torch.ones(2, 5)), {"batch": [1], "sequence": [8, 16]}),
     "recurrent": (Recurrent, lambda: (ids(2, 6),), None),
+    "zeros": (Zeros, lambda: (ids(2, 3),), None),
     "bags": (Bags, lambda: (ids(3, 4), ids(3, n=500), torch.randn(3, 3)), {"batch": [1, 4]}),
 }
 
