@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import torch
 from comparison import Result
-from options import Options, data_option
+from options import Options, data_option, make_folder
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +39,7 @@ def main(sample: str, data: Path, quick: bool, seed: int, output: Path | None, a
     Progress goes to stderr. The exit code is 1 if a validation fails.
     """
     options = Options(data, quick, seed, output or _BUILD / sample)
-    options.output.mkdir(parents=True, exist_ok=True)
+    make_folder(options.output)
     torch.manual_seed(seed)
     results: list[Result] = import_module(f"{sample}.sample").run(options)
     if as_json:

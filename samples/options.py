@@ -37,3 +37,15 @@ class Options:
     quick: bool
     seed: int
     output: Path
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder for results, where it is not there.
+
+    Raises:
+        click.ClickException: if it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--output: {path} cannot be made: {error.strerror}") from error

@@ -47,26 +47,28 @@ class Trial:
     cut_down: Mapping[str, float]
 
 
-def run_trials(
-    make_task: Callable[[], Task[Model]], candidates: Candidates, seeds: int, options: Options
+def choose(make_task: Callable[[], Task[Model]], candidates: Candidates, options: Options) -> dict[str, int]:
+    """The setting of each method that does best on validation data; in a quick run the first."""
+    return {method: _choose(make_task, recipes, method, options) for method, recipes in candidates.items()}
+
+
+def run_seed(
+    make_task: Callable[[], Task[Model]], candidates: Candidates, chosen: Mapping[str, int], seed: int, options: Options
 ) -> list[Trial]:
-    """Every method from every seed; ``dense`` comes first, the others are compared with it."""
-    chosen = {method: _choose(make_task, recipes, method, options) for method, recipes in candidates.items()}
+    """Every method from one seed; ``dense`` comes first, the others are compared with it."""
     trials = []
-    for seed in range(options.seed, options.seed + seeds):
-        dense: Model | None = None
-        for method, setting in chosen.items():
-            task, model = _trained(make_task, candidates[method][setting], method, seed, options)
-            dense = model if dense is None else dense
-            nbytes = table_bytes(model)
-            others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
-            scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
-            trials.append(Trial(method, setting, seed, *scores, nbytes, others))
+    dense: Model | None = None
+    for method, setting in chosen.items():
+        task, model = _trained(make_task, candidates[method][setting], method, seed, options)
+        dense = model if dense is None else dense
+        nbytes = table_bytes(model)
+        others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
+        scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
+        trials.append(Trial(method, setting, seed, *scores, nbytes, others))
     return trials
 
 
 def _choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
-    """The setting that does best on validation data."""
     if len(recipes) == 1 or options.quick:
         return 0
     scores = []

@@ -21,12 +21,14 @@ from click.testing import CliRunner
 from options import Options
 from torch import Tensor, nn
 from training import Batch, Part, Recipe, Task
-from trials import Trial, run_trials, step_costs
+from trials import Trial, choose, run_seed, step_costs
 
 import edge_embed
 
 ROOT = Path(__file__).parents[2]
 DATA = os.environ.get("EDGE_EMBED_DATA")
+
+OPTIONS = Options(Path(), False, 0, Path())
 
 N, DIM = 40, 8
 ROWS = np.random.default_rng(0).normal(size=(N, DIM)).astype(np.float32)
@@ -116,7 +118,8 @@ CANDIDATES = {"dense": [dense(0.0), dense(0.1)], "dpq": [Recipe(codes, epochs=10
 
 @pytest.fixture(scope="module")
 def trials() -> list[Trial]:
-    return run_trials(Halves, CANDIDATES, 2, Options(Path(), False, 3, Path()))
+    chosen = choose(Halves, CANDIDATES, OPTIONS)
+    return [trial for seed in (3, 4) for trial in run_seed(Halves, CANDIDATES, chosen, seed, OPTIONS)]
 
 
 class TestTrials:
@@ -137,7 +140,7 @@ class TestTrials:
         assert all(0 <= score <= 1 for score in trials[1].cut_down.values())
 
     def test_a_seed_gives_the_same_trial_again(self, trials: list[Trial]) -> None:
-        assert run_trials(Halves, CANDIDATES, 1, Options(Path(), False, 4, Path())) == trials[2:]
+        assert run_seed(Halves, CANDIDATES, {"dense": 1, "dpq": 0}, 4, OPTIONS) == trials[2:]
 
     def test_counts_are_those_of_the_batches(self) -> None:
         assert Halves().counts().tolist() == [40, *[10] * (N - 1)]
@@ -169,6 +172,34 @@ class TestCommand:
         assert results["command"] in done.stdout
         assert [row["method"] for row in results["methods"]] == ["dense", "dpq"]
         assert len(results["trials"]) == 4
+
+    def test_seeds_that_are_done_stay_when_a_later_one_is_interrupted(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        import ag_news.claims
+
+        def run(make_task: Any, candidates: Any, chosen: Any, seed: int, options: Options) -> list[Trial]:
+            if seed == 1:
+                raise KeyboardInterrupt
+            return run_seed(make_task, candidates, chosen, seed, options)
+
+        monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
+        monkeypatch.setattr(ag_news.claims, "CANDIDATES", CANDIDATES)
+        monkeypatch.setattr(claims, "run_seed", run)
+        threads = torch.get_num_threads()
+        where = ["--data", str(tmp_path), "--output", str(tmp_path)]
+        done = CliRunner().invoke(claims.main, ["ag_news", *where, "--seeds", "2", "--quick"])
+        torch.set_num_threads(threads)
+        assert done.exit_code == 1
+        assert "--seeds 1 --seed 0 --quick" in (tmp_path / "results.md").read_text(encoding="utf-8")
+        assert "One seed." in (tmp_path / "results.md").read_text(encoding="utf-8")
+
+    def test_a_folder_that_cannot_be_made_is_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        where = ["--data", str(tmp_path), "--output", str(tmp_path / "file" / "x")]
+        done = CliRunner().invoke(claims.main, ["ag_news", *where])
+        assert done.exit_code == 1
+        assert "cannot be made: Not a directory" in done.stderr
 
     def test_differences_are_within_a_seed(self, done: Any, tmp_path: Path) -> None:
         results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))

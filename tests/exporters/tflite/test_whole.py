@@ -64,14 +64,12 @@ class Zeros(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.words = edge_embed.TTEmbedding(VOCABULARY, WIDTH, rank=4)
+        self.words = edge_embed.DPQEmbedding(VOCABULARY, WIDTH, 16, 8, variant="vq")
         self.shift = nn.Parameter(torch.zeros(WIDTH))
-        self.layer = nn.Linear(WIDTH, WIDTH)
         self.head = edge_embed.TiedOutput(self.words, bias=True)
 
     def forward(self, ids):
-        rows = self.words(ids)
-        return self.head(rows + self.shift), self.layer(rows)
+        return self.head(self.words(ids) + self.shift)
 
 
 def ids(*shape, n=VOCABULARY):
@@ -139,7 +137,7 @@ def test_ids_outside_a_table_are_refused(files, run_file, name):
         assert "gather" in refusal.lower()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "zeros"])  # whose body is all but empty
 def test_no_table_is_dense_and_no_weight_is_there_twice(files, name):
     _, saved, path, report = files(name)
     lowered = edge_embed.lower(saved)
