@@ -35,7 +35,12 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
             raise click.ClickException(f"{archive} cannot be unpacked: {error}") from error
         if not (Path(folder) / name).is_dir():
             raise click.ClickException(f"{archive} holds no folder {name}")
-        yield Path(folder) / name
+        try:
+            yield Path(folder) / name
+        except FileNotFoundError as error:
+            if not str(error.filename).startswith(folder):
+                raise
+            raise click.ClickException(f"{archive} holds no {Path(error.filename).relative_to(folder)}") from error
 
 
 def number_words(words: Iterable[str], least: int) -> dict[str, int]:

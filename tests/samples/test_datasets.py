@@ -53,6 +53,14 @@ class TestUnpacked:
             pass
         assert not (tmp_path.parent / "outside.txt").exists()
 
+    def test_a_file_that_it_lacks_is_named(self, tmp_path: Path) -> None:
+        archive(tmp_path, "set", "set/words.txt")
+        named = pytest.raises(click.ClickException, match=r"set\.tar\.xz holds no set/train\.tsv")
+        with named, unpacked(tmp_path, "set") as folder:
+            (folder / "train.tsv").read_text()
+        with pytest.raises(FileNotFoundError), unpacked(tmp_path, "set"):
+            (tmp_path / "elsewhere").read_text()
+
     def test_another_archive_of_that_name_is_refused(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "other/words.txt")
         with pytest.raises(click.ClickException, match="holds no folder set"), unpacked(tmp_path, "set"):
