@@ -19,10 +19,13 @@ def table_size(weight: Weight) -> tuple[int, int]:
     """Rows n and columns d.
 
     Raises:
-        BadInputError: if it is no table of floats, or empty.
+        BadInputError: if it is no dense table of floats, empty, or without numbers.
     """
     if not isinstance(weight, Tensor | np.ndarray):
         raise BadInputError(f"weight: got a {type(weight).__name__}, expected a tensor or numpy array [n, d]")
+    if isinstance(weight, Tensor) and (weight.layout != torch.strided or weight.is_meta):
+        got = "on the meta device, which has no numbers" if weight.is_meta else f"of {weight.layout}"
+        raise BadInputError(f"weight: got a tensor {got}, expected a dense one: load it, or give weight.to_dense()")
     floats = weight.is_floating_point() if isinstance(weight, Tensor) else weight.dtype.kind == "f"
     if weight.ndim != 2 or 0 in weight.shape or not floats:
         shown = f"{str(weight.dtype).removeprefix('torch.')} {list(weight.shape)}"

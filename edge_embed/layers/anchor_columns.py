@@ -23,6 +23,11 @@ class AnchorColumns:
         self.layer, self.optimizer = layer, optimizer
         self._off: dict[str, dict[str, Tensor]] = {name: {} for name in _AXIS}  # of anchors taken off, in their order
 
+    @property
+    def learns(self) -> bool:
+        """Whether anchors may come and go: a matrix that does not learn is to stay as it is."""
+        return not self.layer.frozen and self.layer.transform.requires_grad and self.layer.anchors.requires_grad
+
     def resize(self, count: int) -> bool:
         """Take anchors off, or put them back and draw what never was, until there are ``count``; false if there are."""
         if count == self.layer.num_anchors:
@@ -39,7 +44,7 @@ class AnchorColumns:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make room for as many anchors as there were, and take over those that were taken off."""
         self.resize(state_dict["num_anchors"])
-        self._off = {name: dict(part) for name, part in state_dict["off"].items()}
+        self._off = table_state(state_dict)["off"]
 
     def _resize(self, name: str, count: int) -> None:
         old: nn.Parameter = getattr(self.layer, name)
@@ -79,6 +84,11 @@ class AnchorColumns:
             group["params"][:] = [new if one is old else one for one in group["params"]]
         if self.optimizer.state.pop(old, None) is not None:
             self.optimizer.state[new] = state
+
+
+def table_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of what `AnchorColumns.state_dict` gave; a `KeyError` or `TypeError` for something else."""
+    return {"num_anchors": state["num_anchors"], "off": {name: dict(state["off"][name]) for name in _AXIS}}
 
 
 def _is_like(tensor: object, parameter: Tensor) -> bool:

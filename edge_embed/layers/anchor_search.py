@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edge_embed.errors import BadInputError
-from edge_embed.layers.anchor_columns import AnchorColumns
-from edge_embed.layers.proximal import ProximalOptimizer, checked_penalty
-from edge_embed.layers.table import check_count
+from edge_embed.errors import BadInputError, one_line
+from edge_embed.layers.anchor_columns import AnchorColumns, table_state
+from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
+from edge_embed.layers.table import check_count, is_number
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class AnchorSearch:
     ``model.parameters()`` anew where you keep them, and wrap the model in ``DistributedDataParallel`` again. Each
     process must give the same loss.
 
+    A table whose transform or anchors do not learn (``requires_grad`` is false) keeps its anchors.
+
     `edge_embed.study.plot.draw_search` draws the history. A checkpoint needs ``search.state_dict()`` too. Load it
     first: it brings the tables to their size.
 
@@ -69,23 +71,26 @@ class AnchorSearch:
         most: anchors that a table has at most.
 
     Raises:
-        BadInputError: if a number is outside its range, or the optimiser is L-BFGS or Adafactor, whose state is not
-            one of each number.
+        BadInputError: if a number is outside its range, no table learns, ``optimizer`` has no penalty, or it wraps
+            L-BFGS or Adafactor, whose state is not one of each number.
     """
 
     def __init__(self, optimizer: ProximalOptimizer, anchor_penalty: float, change: int = 1, most: int = 100) -> None:
+        check_proximal(optimizer)
         for name, number in (("change", change), ("most", most)):
             check_count(name, number)
         if isinstance(optimizer.optimizer, (torch.optim.LBFGS, torch.optim.Adafactor)):
             got = f"the state of {type(optimizer.optimizer).__name__} is not one of each number"
             raise BadInputError(f"{got}, so that anchors could not take theirs with them: use edge_embed.Yogi or Adam")
-        self.optimizer, self.anchor_penalty = optimizer, checked_penalty(anchor_penalty)
+        self.optimizer, self.anchor_penalty = optimizer, checked_penalty(anchor_penalty, "anchor_penalty")
         self._check_penalty()
         self.change, self.most = change, most
         self.history: list[SearchStep] = []
         self._tables = [AnchorColumns(layer, optimizer.optimizer) for layer in optimizer.layers]
-        if (largest := max(layer.num_anchors for layer in optimizer.layers)) > most:
-            raise BadInputError(f"most must be at least the {largest} anchors that a table begins with, got {most}")
+        for table in self._tables:
+            self._check_count(table, table.layer.num_anchors)
+        if not any(table.learns for table in self._tables):
+            raise BadInputError("no table learns both transform and anchors: give one requires_grad, or do not search")
 
     @torch.no_grad()
     def step(self, loss: float | Tensor) -> bool:
@@ -101,10 +106,10 @@ class AnchorSearch:
             BadInputError: if the loss is not a finite number, a table is frozen, or the penalty of the optimiser has
                 grown to ``anchor_penalty``.
         """
-        self.history.append(self._seen(float(loss.detach() if isinstance(loss, Tensor) else loss)))
+        self.history.append(self._seen(_checked_loss(loss)))
         by = self.change * _trend([one.objective for one in self.history[-3:]])
-        counts = [min(max(table.layer.num_anchors + by, 1), self.most) for table in self._tables]
-        changed = [table.resize(count) for table, count in zip(self._tables, counts, strict=True)]
+        learning = [table for table in self._tables if table.learns]
+        changed = [table.resize(min(max(table.layer.num_anchors + by, 1), self.most)) for table in learning]
         return any(changed)
 
     def state_dict(self) -> dict[str, Any]:
@@ -116,20 +121,29 @@ class AnchorSearch:
         """Bring the tables to the size that they had; load model and optimiser after it.
 
         Raises:
-            BadInputError: for a state of another number of tables.
+            BadInputError: for a state of another number of tables, with more than ``most`` anchors or none, or what is
+                no state of a search; nothing has changed then.
         """
-        tables = state_dict["tables"]
-        if len(tables) != len(self._tables):
-            raise BadInputError(f"got the state of {len(tables)} tables, expected that of {len(self._tables)}")
-        self.history = [
-            SearchStep(**{**one, "num_anchors": tuple(one["num_anchors"])}) for one in state_dict["history"]
-        ]
-        for table, state in zip(self._tables, tables, strict=True):
+        try:
+            history = [SearchStep(**{**one, "num_anchors": tuple(one["num_anchors"])}) for one in state_dict["history"]]
+            states = [table_state(state) for state in state_dict["tables"]]
+        except (KeyError, TypeError, ValueError) as error:
+            got = f"got no state of a search ({one_line(error)})"
+            raise BadInputError(f"{got}, expected what state_dict() gave") from None
+        if len(states) != len(self._tables):
+            raise BadInputError(f"got the state of {len(states)} tables, expected that of {len(self._tables)}")
+        for table, state in zip(self._tables, states, strict=True):
+            self._check_count(table, state["num_anchors"])
+        self.history = history
+        for table, state in zip(self._tables, states, strict=True):
             table.load_state_dict(state)
 
+    def _check_count(self, table: AnchorColumns, count: int) -> None:
+        check_count("num_anchors", count)
+        if table.learns and count > self.most:
+            raise BadInputError(f"most must be at least the {count} anchors that a table has, got {self.most}")
+
     def _seen(self, loss: float) -> SearchStep:
-        if not math.isfinite(loss):
-            raise BadInputError(f"the loss must be a finite number, got {loss}")
         if any(table.layer.frozen for table in self._tables):
             raise BadInputError("a table is frozen and keeps its anchors: search before freezing")
         self._check_penalty()
@@ -144,6 +158,13 @@ class AnchorSearch:
         if self.anchor_penalty <= self.optimizer.penalty:
             expected = f"expected more than the penalty of the optimiser, {self.optimizer.penalty}"
             raise BadInputError(f"anchor_penalty: got {self.anchor_penalty}, {expected}")
+
+
+def _checked_loss(loss: float | Tensor) -> float:
+    value: object = loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else loss
+    if not is_number(value) or not math.isfinite(value):
+        raise BadInputError(f"the loss must be a finite number, got {value!r:.80}")
+    return float(value)
 
 
 def _trend(objectives: list[float]) -> int:

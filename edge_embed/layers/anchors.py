@@ -36,7 +36,7 @@ def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) ->
         Ids int64 [A], the most frequent first, equal ones by lowest id.
 
     Raises:
-        BadInputError: if there are not as many tokens left.
+        BadInputError: if there are not as many tokens left, or ids are no integers.
         IdOutOfRangeError: for an id to skip that is outside the table.
     """
     scores = torch.as_tensor(counts).double().cpu()
@@ -62,7 +62,7 @@ def highest_tfidf(
         Ids int64 [A], the highest first, equal ones by lowest id.
 
     Raises:
-        BadInputError: if there is no document, or not as many tokens are left.
+        BadInputError: if there is no document, not as many tokens are left, or ids are no integers.
         IdOutOfRangeError: for an id outside the table.
     """
     check_count("num_embeddings", num_embeddings)
@@ -100,7 +100,8 @@ def kmeans_plus_plus(
         Ids int64 [A], those of ``start`` first, all different.
 
     Raises:
-        BadInputError: for features that are not finite [n, f], an id that is given twice, or too few tokens.
+        BadInputError: for features that are not finite [n, f], an id that is no integer or given twice, or too few
+            tokens.
         IdOutOfRangeError: for an id that is outside the table.
     """
     features = torch.as_tensor(features).detach()
@@ -141,7 +142,13 @@ def _allowed(num_embeddings: int, num_anchors: int, skip: Iterable[int]) -> Tens
 
 
 def _ids(given: Iterable[int], num_embeddings: int, name: str) -> Tensor:
-    ids = torch.tensor([int(at) for at in given], dtype=torch.int64)
+    if not isinstance(given, Iterable):
+        raise BadInputError(f"{name}: got {given!r:.80}, expected ids, such as [0]")
+    array = np.asarray(given.cpu() if isinstance(given, Tensor) else list(given))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        got = f"got {array.dtype} {list(array.shape)}"
+        raise BadInputError(f"{name}: {got}, expected ids, integers; of a mask give mask.nonzero().flatten()")
+    ids = torch.from_numpy(array.astype(np.int64))
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < num_embeddings:
         raise IdOutOfRangeError(f"{name}: got ids {ids.tolist()!s:.80}, expected 0 to {num_embeddings - 1}")
     return ids

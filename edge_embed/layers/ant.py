@@ -8,7 +8,7 @@ comes from the proximal step after each step of the optimiser, eq. (3): `edge_em
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Self
 
 import torch
@@ -98,24 +98,30 @@ class ANTEmbedding(CompressedEmbedding):
             vectors: the anchors, float [A, d], such as ``pretrained[anchor_ids]`` or centres of k-means.
 
         Raises:
-            BadInputError: for other shapes, numbers that are not finite, a token that is two anchors or the padding
-                row, or if the layer is frozen.
+            BadInputError: for other shapes, numbers that are not finite in the type of the layer, a token that is two
+                anchors or the padding row, or if the layer is frozen.
             IdOutOfRangeError: for an id outside the table.
         """
         if self.frozen:
             raise BadInputError("the layer is frozen and no longer learns: start_from goes before training")
         tokens = None if anchor_ids is None else self._checked_tokens(anchor_ids)
         if vectors is not None:
-            self.anchors.copy_(self._checked_vectors(torch.as_tensor(vectors)))
+            self.anchors.copy_(self._checked_vectors(vectors))
         if tokens is not None:
             self.transform[tokens] = torch.eye(self.num_anchors).to(self.transform)
         return self
 
     def _checked_vectors(self, vectors: Tensor) -> Tensor:
-        if vectors.shape != self.anchors.shape or not vectors.isfinite().all():
-            expected = f"expected finite numbers {list(self.anchors.shape)}"
-            raise BadInputError(f"vectors: got shape {list(vectors.shape)}, {expected}")
-        return vectors
+        expected = f"expected numbers {list(self.anchors.shape)} that are finite in {self.anchors.dtype}"
+        try:
+            given = torch.as_tensor(vectors)
+        except (TypeError, ValueError, RuntimeError):
+            raise BadInputError(f"vectors: got {vectors!r:.80}, {expected}") from None
+        if given.is_complex() or given.shape != self.anchors.shape:
+            raise BadInputError(f"vectors: got {given.dtype} {list(given.shape)}, {expected}")
+        if not given.to(self.anchors.dtype).isfinite().all():
+            raise BadInputError(f"vectors: got NaN, infinity or a number that is too large, {expected}")
+        return given
 
     def _checked_tokens(self, anchor_ids: Tensor) -> Tensor:
         tokens = integer_ids(anchor_ids).long()
@@ -185,17 +191,16 @@ class ANTEmbedding(CompressedEmbedding):
         for name, tensor in buffers.items():
             self.register_buffer(name, tensor)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """A frozen checkpoint makes this layer frozen; how many nonzeros there are, the checkpoint knows."""
-        names = (*_CSR, "anchors")
-        stored = [state_dict[prefix + name] for name in names if prefix + name in state_dict]
-        if len(stored) == len(names):
-            fixed = {"row_offsets": (self.num_embeddings + 1,), "weight_scale": (1,), "anchors": self.anchors.shape}
-            sizes = [fixed.get(name, tensor.shape) for name, tensor in zip(names, stored, strict=True)]
-            places = [
-                tensor.new_zeros(size, device=self.anchors.device) for tensor, size in zip(stored, sizes, strict=True)
-            ]
-            self._keep(dict(zip(names, places, strict=True)))
+        weights = state_dict.get(prefix + "weights")
+        if isinstance(weights, Tensor):
+            nonzeros, anchors = (weights.numel(),), self.anchors.shape
+            sizes = dict(zip(_CSR, ((self.num_embeddings + 1,), nonzeros, nonzeros, (1,)), strict=True))
+            if not self._takes(state_dict, prefix, {**sizes, "anchors": anchors}, rest):
+                return
+            stored = {name: state_dict[prefix + name] for name in (*_CSR, "anchors")}
+            self._keep({name: torch.zeros_like(part, device=self.anchors.device) for name, part in stored.items()})
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -19,7 +19,7 @@ def orthogonality(layer: ANTEmbedding) -> Tensor:
     """Sum of |a_i . a_j| over all ordered pairs of different anchors, a scalar; takes memory for A^2 numbers.
 
     Raises:
-        BadInputError: if the layer is frozen.
+        BadInputError: if the layer is frozen, or no `ANTEmbedding`.
     """
     _check(layer)
     with torch.autocast(layer.anchors.device.type, enabled=False):
@@ -35,7 +35,7 @@ def overlap(layer: ANTEmbedding, pairs: Tensor) -> Tensor:
         pairs: ids int64 [2, P].
 
     Raises:
-        BadInputError: if the layer is frozen, or pairs are not int64 [2, P].
+        BadInputError: if the layer is frozen or no `ANTEmbedding`, or pairs are not int64 [2, P].
         IdOutOfRangeError: for an id outside the table.
     """
     _check(layer)
@@ -46,5 +46,7 @@ def overlap(layer: ANTEmbedding, pairs: Tensor) -> Tensor:
 
 
 def _check(layer: ANTEmbedding) -> None:
+    if not isinstance(layer, ANTEmbedding):
+        raise BadInputError(f"layer: got a {type(layer).__name__}, expected an ANTEmbedding itself, not its model")
     if layer.frozen:
         raise BadInputError("the layer is frozen and no longer learns: add this term before freezing")

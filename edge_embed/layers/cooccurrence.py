@@ -13,7 +13,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.layers.documents import Batch, Document, batches
 from edge_embed.layers.table import check_count
-from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.ids import check_id_range, integer_ids
 
 _Keys = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -45,16 +45,17 @@ def count(
             need; negative ones and features need all pairs.
 
     Raises:
-        BadInputError: for a document that is no row of integers, or a window below 1.
+        BadInputError: for a document that is no row of integers, a window below 1, or anchors that are no integers.
         IdOutOfRangeError: for an id outside the table.
     """
     for name, number in (("num_embeddings", num_embeddings), ("window", window)):
         check_count(name, number)
     wanted = np.ones(num_embeddings, bool)
     if anchor_ids is not None:
+        anchor_ids = integer_ids(anchor_ids).cpu()
         check_id_range(anchor_ids, num_embeddings)
         wanted[:] = False
-        wanted[anchor_ids.cpu().numpy()] = True
+        wanted[anchor_ids.numpy()] = True
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for batch in batches(documents, num_embeddings):
         found = np.concatenate([_keys(batch, distance, wanted) for distance in range(1, window + 1)])
@@ -75,9 +76,14 @@ def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
         float32 [n, f]; drawn with torch's generator, as ``torch.svd_lowrank`` is.
 
     Raises:
-        BadInputError: if ``width`` is not 1 to n.
+        BadInputError: if ``width`` is not 1 to n, or ``found`` is not of `count`.
+        IdOutOfRangeError: for an id outside the table.
     """
-    check_count("width", width)
+    if not isinstance(found, Cooccurrence):
+        raise BadInputError(f"found: got a {type(found).__name__}, expected what cooccurrence.count gave")
+    for name, number in (("num_embeddings", num_embeddings), ("width", width)):
+        check_count(name, number)
+    check_id_range(found.pairs, num_embeddings)
     if width > num_embeddings:
         raise BadInputError(f"width must be at most the {num_embeddings} rows, got {width}")
     both = torch.cat((found.pairs, found.pairs.flip(0)), 1)

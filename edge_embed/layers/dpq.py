@@ -11,7 +11,7 @@ and a batch norm standardises the distances. Distances r and codes c: `edge_embe
 `edge_embed.ops.dpq_straight_through`; moving averages in place of L_reg: `edge_embed.layers.moving_centroids`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
@@ -25,10 +25,11 @@ from edge_embed.layers.dpq_options import (
     check_method,
     check_scale,
     check_sizes,
+    check_switch,
     check_temperature,
 )
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.table import CompressedEmbedding, is_recomputed
 from edge_embed.ops import dpq
 from edge_embed.ops.dpq_distance import Metric, batch_statistics, normalized, responses
 from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows, with_regulariser
@@ -76,7 +77,10 @@ class DPQEmbedding(CompressedEmbedding):
         temperature: tau of SX (eq. 4), the attribute `temperature`.
         ema_decay: VQ: the centroids are moving averages of the queries that chose them (sec. 2.3), with this decay,
             .99 for example, and no longer learn from L_reg: ``value`` is then no parameter. With torch.distributed,
-            every process has to take the same number of training passes, as sums go over all.
+            every process has to take the same number of training passes, as sums go over all. Centroids move when a
+            training pass begins, so that eval mode, `freeze` and `to_packed` have them as of the beginning of the last
+            one. A pass that `torch.utils.checkpoint` repeats counts once and has the gradients of the first, if the
+            layer comes up once in a step and is not compiled.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
@@ -125,6 +129,8 @@ class DPQEmbedding(CompressedEmbedding):
         self.metric: Metric = metric or ("euclidean" if is_vq else "dot")
         self.tie_key_value = is_vq if tie_key_value is None else tie_key_value
         self.key_dim = embedding_dim if key_dim is None else key_dim
+        check_switch("share_subspaces", share_subspaces)
+        check_switch("tie_key_value", self.tie_key_value)
         check_sizes(embedding_dim, num_codes, num_groups, self.key_dim, self.tie_key_value)
         check_scale("init_scale", init_scale)
         check_scale("query_init_scale", self.query_init_scale)
@@ -140,7 +146,7 @@ class DPQEmbedding(CompressedEmbedding):
             self.value, self.centroids = nn.Parameter(value), None
         else:
             self.register_buffer("value", value)
-            self.centroids = MovingCentroids(value, ema_decay)
+            self.centroids = MovingCentroids(value, float(ema_decay))
         if distance_norm:
             size = (num_groups, num_codes) if distance_norm == "per_group" else (num_codes,)
             self.register_buffer("running_mean", torch.zeros(size, **options))
@@ -232,16 +238,22 @@ class DPQEmbedding(CompressedEmbedding):
         self.register_buffer("value", value)
         self.register_buffer("value_scales", value_scales)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
-        value: Tensor = state_dict.get(prefix + "value", self.value)
-        is_int8 = value.dtype == torch.int8  # numbers of one kind cannot be copied into the other
-        if prefix + "codes" in state_dict and (not self.frozen or is_int8 != (self.value_scales is not None)):
-            device = self.value.device
+        if prefix + "codes" in state_dict:
+            value: Tensor = state_dict.get(prefix + "value", self.value)
+            is_int8 = value.dtype == torch.int8  # numbers of one kind cannot be copied into the other
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
-            codes = torch.zeros(self.num_embeddings, row_bytes, dtype=torch.uint8, device=device)
-            scales = torch.ones(self.value.shape[0], dtype=torch.float32, device=device) if is_int8 else None
-            self._become_frozen(codes, torch.zeros_like(self.value, dtype=value.dtype), scales)
+            sizes: dict[str, Sequence[int]] = {"codes": (self.num_embeddings, row_bytes), "value": self.value.shape}
+            if is_int8:
+                sizes["value_scales"] = self.value.shape[:1]
+            if not self._takes(state_dict, prefix, sizes, rest):
+                return
+            if not self.frozen or is_int8 != (self.value_scales is not None):
+                device = self.value.device
+                codes = torch.zeros(sizes["codes"], dtype=torch.uint8, device=device)
+                scales = torch.ones(sizes["value_scales"], dtype=torch.float32, device=device) if is_int8 else None
+                self._become_frozen(codes, torch.zeros_like(self.value, dtype=value.dtype), scales)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -289,7 +301,7 @@ class DPQEmbedding(CompressedEmbedding):
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages."""
-        with nullcontext() if self.centroids is None else self.centroids.one_step():
+        with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
             return super().training_logits(hidden)
 
     def _normalized(self, response: Tensor, counts: Tensor, update: bool) -> Tensor:
@@ -313,15 +325,18 @@ class DPQEmbedding(CompressedEmbedding):
         shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, num_groups={self.num_groups}"
         shown += f", variant={self.variant!r}, share_subspaces={self.share_subspaces}"
         is_sx = self.variant == "sx"
-        defaults = {
+        defaults: dict[str, Any] = {
             "metric": "dot" if is_sx else "euclidean",
             "tie_key_value": not is_sx,
             "key_dim": self.embedding_dim,
             "distance_norm": True,
             "temperature": 1,
+            "query_init_scale": self.init_scale,
             "padding_idx": None,
         }
         for name, default in defaults.items():
             if getattr(self, name) != default:
                 shown += f", {name}={getattr(self, name)!r}"
+        if not self.frozen and self.centroids is not None:
+            shown += f", ema_decay={self.centroids.decay!r}"
         return f"{shown}, frozen={self.frozen}"

@@ -3,8 +3,10 @@
 import math
 from typing import Literal
 
+import torch
+
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import check_count, is_number
 from edge_embed.ops.dpq_distance import METRICS
 
 Variant = Literal["sx", "vq"]
@@ -27,6 +29,12 @@ def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: in
         raise BadInputError(f"key_dim: got {key_dim}, {expected}")
 
 
+def check_switch(name: str, switch: bool) -> None:
+    """Raise `BadInputError` unless it is True or False."""
+    if not isinstance(switch, bool):
+        raise BadInputError(f"{name} must be True or False, got {switch!r:.80}")
+
+
 def check_scale(name: str, scale: float) -> None:
     """Raise `BadInputError` unless numbers can start in [-scale, scale]."""
     if not (isinstance(scale, int | float) and 0 <= scale < math.inf):
@@ -34,9 +42,11 @@ def check_scale(name: str, scale: float) -> None:
 
 
 def check_temperature(temperature: float, variant: Variant) -> None:
-    """Raise `BadInputError` unless the softmax can be divided by it."""
-    if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
-        raise BadInputError(f"temperature must be a finite number above 0, got {temperature!r:.80}")
+    """Raise `BadInputError` unless distances can be divided by it, in float32 too."""
+    narrow = torch.finfo(torch.float32)
+    if not (is_number(temperature) and narrow.tiny <= temperature <= narrow.max):
+        holds = f"float32 holds {narrow.tiny:.1e} to {narrow.max:.1e}"
+        raise BadInputError(f"temperature must be a finite number above 0, got {temperature!r:.80}; {holds}")
     if variant == "vq" and temperature != 1:
         raise BadInputError(f'temperature: got {temperature} with variant "vq", which has no softmax (eq. 7)')
 
@@ -53,7 +63,7 @@ def check_method(variant: str, metric: str, tied: bool, distance_norm: object, e
         _check_vq(metric, tied)
     elif ema_decay is not None:
         raise BadInputError(f'ema_decay: got {ema_decay} with variant "sx", which has no centroids: take variant="vq"')
-    if ema_decay is not None and not (isinstance(ema_decay, int | float) and 0 <= ema_decay < 1):
+    if ema_decay is not None and not (is_number(ema_decay) and 0 <= ema_decay < 1):
         raise BadInputError(f"ema_decay must be at least 0 and below 1, got {ema_decay!r:.80}")
 
 

@@ -34,13 +34,19 @@ def row_shape(rows: int, count: int) -> tuple[int, ...]:
     return max((column_shape(-(-rows // unit) * unit, count) for unit in roundings), key=_evenness)
 
 
-def number_of_cores(given: int | None, *shapes: Sequence[int] | None) -> int:
+def number_of_cores(
+    given: int | None, row_shape: Sequence[int] | None = None, col_shape: Sequence[int] | None = None
+) -> int:
     """N of a table, ``given`` or that of the shapes; 3 where none says it.
 
     Raises:
-        BadInputError: if they do not agree, or no table has as many cores.
+        BadInputError: if a shape is none, they do not agree, or no table has as many cores.
     """
-    lengths = {len(shape) for shape in shapes if shape is not None} | ({given} if given is not None else set())
+    shapes = {"row_shape": row_shape, "col_shape": col_shape}
+    for name, shape in shapes.items():
+        if shape is not None and not isinstance(shape, Sequence):
+            raise BadInputError(f"{name}: got {shape!r:.80}, expected a list of integers, one for each core")
+    lengths = {len(shape) for shape in shapes.values() if shape is not None} | ({given} if given is not None else set())
     if len(lengths) > 1:
         raise BadInputError(f"row_shape, col_shape and num_cores must speak of as many cores, got {sorted(lengths)}")
     count = lengths.pop() if lengths else _DEFAULT_CORES

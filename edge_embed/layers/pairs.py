@@ -35,9 +35,11 @@ def entries(related: Tensor, anchor_ids: Tensor) -> Tensor:
         BadInputError: for pairs that are not int64 [2, P], or anchors that are not int64 [A].
     """
     check_pairs(related)
+    if not isinstance(anchor_ids, Tensor) or anchor_ids.ndim != 1 or anchor_ids.dtype != torch.int64:
+        raise BadInputError(f"anchor_ids: got {_shown(anchor_ids)}, expected int64 [A]")
     related, anchor_ids = related.cpu(), anchor_ids.cpu()
-    if anchor_ids.ndim != 1 or anchor_ids.dtype != torch.int64:
-        raise BadInputError(f"anchor_ids: got {anchor_ids.dtype} {list(anchor_ids.shape)}, expected int64 [A]")
+    if not len(anchor_ids):
+        return torch.zeros(2, 0, dtype=torch.int64)
     order = anchor_ids.argsort()
     both = torch.cat((related, related.flip(0)), 1)  # rows above, the tokens they are related to below
     places = torch.searchsorted(anchor_ids[order], both[1]).clamp(max=len(anchor_ids) - 1)
@@ -122,7 +124,10 @@ def _wordnet_names(word: str, wordnet: Any) -> Iterator[str]:
 def check_pairs(pairs: Tensor, num_embeddings: int | None = None) -> None:
     """Raise `BadInputError` unless ``pairs`` are int64 [2, P], and `IdOutOfRangeError` for ids outside a table."""
     if not isinstance(pairs, Tensor) or pairs.dtype != torch.int64 or pairs.ndim != 2 or len(pairs) != 2:
-        got = f"{pairs.dtype} {list(pairs.shape)}" if isinstance(pairs, Tensor) else f"{pairs!r:.80}"
-        raise BadInputError(f"pairs: got {got}, expected ids of tokens as int64 [2, P]")
+        raise BadInputError(f"pairs: got {_shown(pairs)}, expected ids of tokens as int64 [2, P]")
     if num_embeddings is not None:
         check_id_range(pairs, num_embeddings)
+
+
+def _shown(given: object) -> str:
+    return f"{given.dtype} {list(given.shape)}" if isinstance(given, Tensor) else f"{given!r:.80}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.proximal import ProximalOptimizer, checked_penalty
+from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
 from edge_embed.layers.table import check_count
 
 
@@ -30,10 +30,12 @@ class PenaltySchedule:
             first and after the last it stays.
 
     Raises:
-        BadInputError: if there is no point, a number of steps is below 0, or a penalty is not one.
+        BadInputError: if there is no point, a number of steps is below 0, a penalty is not one, or ``optimizer`` has
+            none.
     """
 
     def __init__(self, optimizer: ProximalOptimizer, points: Mapping[int, float]) -> None:
+        check_proximal(optimizer)
         if not isinstance(points, Mapping) or not points:
             raise BadInputError(f"points must map numbers of steps to penalties, such as {{0: 1e-4}}, got {points!r}")
         for step in points:
@@ -53,7 +55,13 @@ class PenaltySchedule:
         return {"steps": self._steps}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from where a run was saved, with the points that this schedule was made with."""
+        """Go on from where a run was saved, with the points that this schedule was made with.
+
+        Raises:
+            BadInputError: for what is no state of a schedule.
+        """
+        if not isinstance(state_dict, Mapping) or "steps" not in state_dict:
+            raise BadInputError(f"got {state_dict!r:.80}, expected what PenaltySchedule.state_dict() gave: a 'steps'")
         check_count("steps", state_dict["steps"], least=0)
         self._steps = state_dict["steps"]
         self._set()

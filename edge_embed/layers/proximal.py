@@ -19,6 +19,7 @@ from torch.optim import Adagrad, NAdam, Optimizer, RAdam, RMSprop
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.table import is_number
 from edge_embed.layers.yogi import Yogi, corrected_rate
 
 Step = Tensor | float
@@ -47,9 +48,9 @@ class ProximalOptimizer(Optimizer):
             as int64 [2, E] of rows and anchors; `edge_embed.layers.pairs.entries` makes them of related tokens.
 
     Raises:
-        BadInputError: if there is no such layer, if its transform is not among the parameters of the optimiser, if
-            entries are of another layer or lie outside its transform, or if the penalty is negative or not a finite
-            number, also when it is set later.
+        BadInputError: if ``optimizer`` is none or wraps one already, if there is no such layer, if its transform is not
+            among the parameters of the optimiser, if entries are of another layer or lie outside its transform, or if
+            the penalty is negative or not a finite number, also when it is set later.
     """
 
     optimizer: Optimizer
@@ -63,7 +64,13 @@ class ProximalOptimizer(Optimizer):
         penalty: float,
         unpenalized: Mapping[ANTEmbedding, Tensor] | None = None,
     ) -> None:
-        found = _ant_layers([layers] if isinstance(layers, nn.Module) else layers)
+        if not isinstance(optimizer, Optimizer) or isinstance(optimizer, ProximalOptimizer):
+            expected = "expected one of torch.optim or edge_embed.Yogi, as ProximalOptimizer(optimizer, model, penalty)"
+            raise BadInputError(f"optimizer: got a {type(optimizer).__name__}, {expected}")
+        found = _ant_layers(layers)
+        if unpenalized is not None and not isinstance(unpenalized, Mapping):
+            expected = "expected the entries of each layer, such as {layer: entries}"
+            raise BadInputError(f"unpenalized: got a {type(unpenalized).__name__}, {expected}")
         entries = {layer: _checked_entries(layer, given, found) for layer, given in (unpenalized or {}).items()}
         self.__setstate__({"optimizer": optimizer, "layers": found, "penalty": penalty, "unpenalized": entries})
         if not self.layers:
@@ -153,15 +160,25 @@ class ProximalOptimizer(Optimizer):
                 yield group, parameter
 
 
-def checked_penalty(penalty: float) -> float:
-    """``penalty`` itself; raise `BadInputError` unless it is a finite number of at least 0."""
-    is_number = isinstance(penalty, int | float) and not isinstance(penalty, bool)
-    if not is_number or not 0 <= penalty <= torch.finfo(torch.float32).max:
-        raise BadInputError(f"penalty must be a finite number of at least 0, got {penalty!r:.80}")
-    return penalty
+def checked_penalty(penalty: float, name: str = "penalty") -> float:
+    """``penalty`` as a float; raise `BadInputError` unless it is a finite number of at least 0."""
+    if not is_number(penalty) or not 0 <= penalty <= torch.finfo(torch.float32).max:
+        raise BadInputError(f"{name} must be a finite number of at least 0, got {penalty!r:.80}")
+    return float(penalty)
 
 
-def _ant_layers(modules: Iterable[nn.Module]) -> list[ANTEmbedding]:
+def check_proximal(optimizer: object) -> None:
+    """Raise `BadInputError` unless it is a `ProximalOptimizer`."""
+    if not isinstance(optimizer, ProximalOptimizer):
+        expected = "expected an edge_embed.ProximalOptimizer, which has the penalty: wrap the optimiser"
+        raise BadInputError(f"optimizer: got a {type(optimizer).__name__}, {expected}")
+
+
+def _ant_layers(layers: nn.Module | Iterable[nn.Module]) -> list[ANTEmbedding]:
+    modules = list(layers) if isinstance(layers, Iterable) and not isinstance(layers, nn.Module) else [layers]
+    wrong = {type(module).__name__ for module in modules if not isinstance(module, nn.Module)}
+    if wrong:
+        raise BadInputError(f"layers: got a {' and a '.join(sorted(wrong))}, expected the model, or layers of it")
     found = {id(layer): layer for module in modules for layer in module.modules() if isinstance(layer, ANTEmbedding)}
     return [layer for layer in found.values() if not layer.frozen]
 

@@ -5,8 +5,9 @@ multiplying with every row, padding, types and capture are the same for all.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from numbers import Real
+from typing import Any, Self, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
 from edge_embed.packed.form import Use
 from edge_embed.packed.topk import check_k
+
+Sizes = Mapping[str, Sequence[int]]
 
 _MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory
 
@@ -85,6 +88,30 @@ class CompressedEmbedding(nn.Module, ABC):
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
+
+    def _takes(self, state_dict: MutableMapping[str, Any], prefix: str, sizes: Sizes, rest: tuple[Any, ...]) -> bool:
+        """Whether a frozen checkpoint has tensors of these sizes; if not, the layer stays as it is.
+
+        Args:
+            state_dict: as for ``_load_from_state_dict``, and so is the next.
+            prefix: of the layer.
+            sizes: of all tensors that the layer is going to have.
+            rest: other arguments of ``_load_from_state_dict``; why it cannot be taken is noted there, in torch's words.
+        """
+        missing, _, errors = rest[-3:]
+        stored = {name: state_dict.get(prefix + name) for name in sizes}
+        absent = [prefix + name for name, tensor in stored.items() if not isinstance(tensor, Tensor)]
+        wrong = [
+            f"size mismatch for {prefix}{name}: copying a param with shape {tensor.shape} from checkpoint, "
+            f"the shape in current model is {torch.Size(sizes[name])}."
+            for name, tensor in stored.items()
+            if isinstance(tensor, Tensor) and tensor.shape != torch.Size(sizes[name])
+        ]
+        missing += absent
+        errors += wrong
+        if absent or wrong:  # the parts of the layer are asked next: they find what they have
+            state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))
+        return not (absent or wrong)
 
     @property
     def learns(self) -> bool:
@@ -153,6 +180,7 @@ class CompressedEmbedding(nn.Module, ABC):
 
     def _counted_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """`training_rows`, the padding row zero."""
+        update = update and not is_recomputed()
         if self.padding_idx is None:
             return self.training_rows(ids, counts, share, update)
         is_padding = ids == self.padding_idx
@@ -198,6 +226,14 @@ def _blocks(layer: CompressedEmbedding, device: torch.device, update: bool) -> I
         yield begin, end, layer._counted_rows(ids, torch.ones_like(ids), counted / total, update)
 
 
+def is_recomputed() -> bool:
+    """Whether a backward pass runs: `torch.utils.checkpoint` repeats a forward pass there, which has counted already.
+
+    False while ``torch.compile`` traces, where nobody knows from where the graph will be called.
+    """
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
 def _add(total: Tensor | None, part: Tensor | None) -> Tensor | None:
     if total is None or part is None:
         return part if total is None else total
@@ -212,6 +248,11 @@ def check_count(name: str, count: object, least: int = 1) -> None:
         raise BadInputError(f"{name} must be at least {least}, got {count}")
     if count > _MOST:
         raise BadInputError(f"{name} must be at most {_MOST}, got {count:.3g}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a real number, of Python or of numpy."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:

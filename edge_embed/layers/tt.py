@@ -8,7 +8,7 @@ Arithmetic and the order of indices: `edge_embed.ops.tt`.
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers import factorization
-from edge_embed.layers.table import CompressedEmbedding, check_count
+from edge_embed.layers.table import CompressedEmbedding, check_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
@@ -117,7 +117,7 @@ class TTEmbedding(CompressedEmbedding):
 
     def _rank_with(self, ratio: float) -> int:
         """The largest R, one for all, with a compression ratio of at least ``ratio``."""
-        if not isinstance(ratio, int | float) or not 1 <= ratio < math.inf:
+        if not is_number(ratio) or not 1 <= ratio < math.inf:
             raise BadInputError(f"ratio must be a number of at least 1, got {ratio!r:.80}")
         found = bisect_right(_RANKS, -ratio, key=lambda rank: -self._ratio(self._ranks(rank)))
         if not found:
@@ -150,8 +150,11 @@ class TTEmbedding(CompressedEmbedding):
         """A trainable layer over a copy of ``cores`` made elsewhere, [I_k, R_{k-1}, J_k, R_k] each, of one type.
 
         Raises:
-            BadInputError: if they do not fit one another, or n.
+            BadInputError: if they are no tensors, or do not fit one another, or n.
         """
+        if not all(isinstance(core, Tensor) for core in cores):
+            got = ", ".join(sorted({type(core).__name__ for core in cores}))
+            raise BadInputError(f"cores: got {got}, expected tensors: give torch.from_numpy(core) for arrays")
         types = {core.dtype for core in cores}
         if len(types) != 1:
             raise BadInputError(f"cores: got {', '.join(sorted(map(str, types)))}, expected one type")
@@ -247,7 +250,7 @@ class TTEmbedding(CompressedEmbedding):
         metadata.get(prefix[:-1], {})["num_embeddings"] = self.num_embeddings
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+        self, state_dict: MutableMapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
     ) -> None:
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
         noted = local_metadata.get("num_embeddings", self.num_embeddings)  # safetensors, for one, notes nothing
@@ -255,8 +258,13 @@ class TTEmbedding(CompressedEmbedding):
             errors: list[str] = rest[-1]
             sizes = f"a table of {noted!r:.80} rows from the checkpoint, {self.num_embeddings} in the current model"
             errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {sizes}.")
+            state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # the cores stay as they are
+            return
         stored = state_dict.get(prefix + "core_0")
         if isinstance(stored, Tensor):
+            shapes = {f"core_{k}": core.shape for k, core in enumerate(self._cores())}
+            if not self._takes(state_dict, prefix, shapes, rest):
+                return
             self._become_frozen([torch.zeros_like(core, dtype=stored.dtype) for core in self._cores()])
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 

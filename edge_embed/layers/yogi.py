@@ -9,7 +9,7 @@ t = 1, 2, ... and where v begins are those of the code that the authors of "Anch
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.table import is_number
 
 
 class Yogi(Optimizer):
@@ -33,7 +34,8 @@ class Yogi(Optimizer):
         initial_accumulator_value: v before the first step, above 0 or 0.
 
     Raises:
-        BadInputError: if a number is outside its range; in `step`, if a gradient is sparse.
+        BadInputError: if a number is outside its range, of a group too, or a parameter is complex; in `step`, if a
+            gradient is sparse.
     """
 
     def __init__(
@@ -44,13 +46,21 @@ class Yogi(Optimizer):
         eps: float = 1e-3,
         initial_accumulator_value: float = 1e-6,
     ) -> None:
-        _check("lr", lr)
-        _check("eps", eps)
-        _check("initial_accumulator_value", initial_accumulator_value)
-        for beta in betas:
-            _check("betas", beta, below=1)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "initial_accumulator_value": initial_accumulator_value}
+        _check_options(defaults)
         super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; what it does not give is as for the first ones.
+
+        Raises:
+            BadInputError: if a number is outside its range, or a parameter is complex.
+        """
+        _check_options({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+        if any(parameter.is_complex() for parameter in param_group["params"]):
+            self.param_groups.pop()
+            raise BadInputError("Yogi takes real parameters, got a complex one: give torch.view_as_real of it")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -108,9 +118,19 @@ def _dense(parameter: Tensor) -> Tensor:
     return gradient
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name in ("lr", "eps", "initial_accumulator_value"):
+        _check(name, options[name])
+    betas = options["betas"]
+    if not isinstance(betas, Sequence) or len(betas) != 2:
+        raise BadInputError(f"betas must be two numbers, such as (0.9, 0.999), got {betas!r:.80}")
+    for beta in betas:
+        _check("betas", beta, below=1)
+
+
 def _check(name: str, value: object, below: float = math.inf) -> None:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()  # torch takes a rate as a tensor
-    if not isinstance(value, int | float) or not 0 <= value < below:
+    if not is_number(value) or not 0 <= value < below:
         expected = "a finite number of at least 0" if below == math.inf else f"numbers from 0 to below {below}"
         raise BadInputError(f"{name} must be {expected}, got {value!r:.80}")

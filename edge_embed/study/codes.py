@@ -101,8 +101,8 @@ def nearest_rows(table: Packed | Layer[Packed], ids: ArrayLike, k: int = 10) -> 
     packed = _packed(table)
     shape = checked_ids(ids, packed.num_embeddings).shape
     candidates = packed.num_embeddings - (packed.padding_idx is not None)
-    if not 1 <= k <= candidates:
-        raise BadInputError(f"k: got {k}, expected 1 to {candidates}, the rows of the table")
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= candidates:
+        raise BadInputError(f"k: got {k!r:.80}, expected 1 to {candidates}, the rows of the table")
     asked = _directions(packed, np.reshape(ids, -1))  # [m, d]
     found: NDArray[np.int64] = np.empty((len(asked), 0), np.int64)
     similarity: NDArray[np.float64] = np.empty((len(asked), 0))

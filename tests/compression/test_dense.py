@@ -77,6 +77,8 @@ def test_a_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
         (np.zeros(3), r"got float64 \[3\], expected floats \[n, d\]"),
         (np.zeros((3, 0)), r"got float64 \[3, 0\], expected floats"),
         (torch.zeros(0, 3), r"got float32 \[0, 3\], expected floats"),
+        (torch.eye(3).to_sparse(), r"got a tensor of torch.sparse_coo, expected a dense one: .*weight.to_dense\(\)"),
+        (torch.zeros(2, 3, device="meta"), "got a tensor on the meta device, which has no numbers"),
         (torch.zeros(2, 3, dtype=torch.int64), r"got int64 \[2, 3\], expected floats"),
         (np.zeros((2, 3), np.complex64), r"got complex64 \[2, 3\], expected floats"),
         (np.array([["a"]]), r"expected floats"),

@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -233,6 +234,12 @@ def test_mistakes_are_refused():
     for bad in ({"anchor_penalty": 0.1}, {"change": 0}, {"most": 4}, {"anchor_penalty": float("nan")}):
         with pytest.raises(BadInputError):
             AnchorSearch(optimizer, **{"anchor_penalty": 1.0, **bad})
+    for bad in (-1.0, "a", None):
+        with pytest.raises(BadInputError, match=r"^anchor_penalty must be a finite number of at least 0, got"):
+            AnchorSearch(optimizer, bad)
+    for bad in (optimizer.optimizer, None):
+        with pytest.raises(BadInputError, match=r"expected an edge_embed\.ProximalOptimizer"):
+            AnchorSearch(bad, 1.0)
     for kind in (torch.optim.LBFGS, torch.optim.Adafactor):
         with pytest.raises(BadInputError, match=f"the state of {kind.__name__} is not one of each number"):
             AnchorSearch(ProximalOptimizer(kind(model.parameters()), model, 0.1), 1.0)
@@ -246,6 +253,57 @@ def test_mistakes_are_refused():
     with pytest.raises(BadInputError, match="state of 1 tables, expected that of 2"):
         search.load_state_dict(AnchorSearch(single, 1.0).state_dict())
     assert search.history == []
+
+
+@pytest.mark.parametrize("name", ["transform", "anchors"])
+def test_a_table_that_does_not_learn_keeps_its_anchors(name):
+    model, search = made()
+    rows = model.users(torch.arange(7)).detach()
+    getattr(model.users, name).requires_grad_(False)
+    assert search.step(1.0)
+    assert (model.users.num_anchors, model.items.num_anchors) == (5, 4)
+    assert torch.equal(model.users(torch.arange(7)), rows)
+    AnchorSearch(search.optimizer, 0.5, most=4)  # is none of its 5
+    getattr(model.items, name).requires_grad_(False)
+    with pytest.raises(BadInputError, match="no table learns"):
+        AnchorSearch(search.optimizer, 0.5)
+
+
+@pytest.mark.parametrize("bad", ["a", None, torch.ones(2), float("inf"), 1j])
+def test_a_loss_that_is_no_number_is_refused(bad):
+    _, search = made()
+    with pytest.raises(BadInputError, match="the loss must be a finite number, got "):
+        search.step(bad)
+    assert search.history == []
+    assert search.step(np.float32(2))
+
+
+def _with(state: dict, count: object) -> dict:
+    return {**state, "tables": [state["tables"][0], {**state["tables"][1], "num_anchors": count}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: None, "no state of a search"),
+        (lambda state: {}, "no state of a search .*'history'"),
+        (lambda state: {"history": []}, "no state of a search .*'tables'"),
+        (lambda state: {**state, "tables": [state["tables"][0], {"num_anchors": 3}]}, "no state of a search .*'off'"),
+        (lambda state: {**state, "tables": [state["tables"][0], {"off": {}}]}, "no state of a search .*'num_anchors'"),
+        (lambda state: {**state, "history": [{}]}, "no state of a search .*'num_anchors'"),
+        (lambda state: _with(state, 13), "most must be at least the 13 anchors"),
+        (lambda state: _with(state, 0), "num_anchors must be at least 1, got 0"),
+        (lambda state: _with(state, 2.0), r"num_anchors must be an integer, got 2\.0"),
+    ],
+)
+def test_a_state_that_is_none_is_refused_before_anything_changes(change, message):
+    _, search = made(most=12)
+    search.step(1.0)
+    state = search.state_dict()
+    model, fresh = made(most=12)
+    with pytest.raises(BadInputError, match=message):
+        fresh.load_state_dict(change(state))
+    assert (model.users.num_anchors, model.items.num_anchors, fresh.history) == (5, 3, [])
 
 
 def test_a_search_goes_on_with_a_new_optimiser():

@@ -78,6 +78,11 @@ def test_what_is_skipped_is_no_anchor_however_far_it_is():
     assert kmeans_plus_plus(points, 2, start=[0], skip=[2]).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("skip", [{1, 2}, range(1, 3), np.array([1, 2]), torch.tensor([1, 2]), iter([1, np.int64(2)])])
+def test_ids_may_come_in_any_form(skip):
+    assert most_frequent([3, 9, 5, 4], 2, skip=skip).tolist() == [3, 0]
+
+
 def test_equal_features_still_give_different_tokens():
     chosen = kmeans_plus_plus(torch.ones(6, 2), 4, skip=[2, 3])
     assert sorted(chosen.tolist()) == [0, 1, 4, 5]
@@ -167,6 +172,26 @@ def test_vocabulary_selection_is_a_table_of_the_chosen_rows():
         (lambda: ANTEmbedding(5, 4, 2, padding_idx=1).start_from(torch.tensor([1, 2])), BadInputError),
         (lambda: ANTEmbedding(5, 4, 2).start_from(vectors=torch.ones(2, 3)), BadInputError),
         (lambda: ANTEmbedding(5, 4, 2).start_from(vectors=torch.full((2, 4), math.inf)), BadInputError),
+        (
+            lambda: ANTEmbedding(5, 4, 2).start_from(vectors=torch.full((2, 4), 1e300, dtype=torch.float64)),
+            BadInputError,
+        ),
+        (lambda: ANTEmbedding(5, 4, 2).start_from(vectors=np.full((2, 4), 1e300)), BadInputError),
+        (lambda: ANTEmbedding(5, 4, 2, dtype=torch.float16).start_from(vectors=torch.full((2, 4), 1e6)), BadInputError),
+        (lambda: ANTEmbedding(5, 4, 2).start_from(vectors=torch.ones(2, 4, dtype=torch.cfloat)), BadInputError),
+        (lambda: ANTEmbedding(5, 4, 2).start_from(vectors="a"), BadInputError),
+        (lambda: most_frequent([1, 2, 3], 1, skip=torch.tensor([True, False, False])), BadInputError),
+        (lambda: most_frequent([1, 2, 3], 1, skip=[True, False, False]), BadInputError),
+        (lambda: most_frequent([1, 2, 3], 1, skip=[0.5]), BadInputError),
+        (lambda: most_frequent([1, 2, 3], 1, skip=["a"]), BadInputError),
+        (lambda: most_frequent([1, 2, 3], 1, skip=None), BadInputError),
+        (lambda: kmeans_plus_plus(torch.ones(3, 1), 2, start=np.array([False, True])), BadInputError),
+        (lambda: kmeans_plus_plus(torch.ones(3, 1), 2, start=torch.tensor([0.5])), BadInputError),
+        (lambda: count([[0]], 3, anchor_ids=[1, 2]), BadInputError),
+        (lambda: count([[0]], 3, anchor_ids=torch.tensor([1.0])), BadInputError),
+        (lambda: count([[0]], 3, anchor_ids=torch.tensor([True, False, True])), BadInputError),
+        (lambda: features(count([[0, 2]], 3), 2, 1), IdOutOfRangeError),
+        (lambda: features(count([[0, 2]], 3).pairs, 3, 1), BadInputError),
         (lambda: ANTEmbedding(5, 4, 2).freeze().start_from(torch.tensor([1, 2])), BadInputError),
     ],
 )

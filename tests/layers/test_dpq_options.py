@@ -3,6 +3,7 @@
 import copy
 import io
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -42,12 +43,24 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
         ({"query_init_scale": -1.0}, "query_init_scale must be a finite number of at least 0, got -1.0"),
         ({"temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
         ({"temperature": float("inf")}, "temperature must be a finite number above 0, got inf"),
+        ({"temperature": 1e-320}, "temperature must be a finite number above 0, got 1e-320; float32 holds 1.2e-38 to"),
+        ({"temperature": True}, "temperature must be a finite number above 0, got True"),
+        ({"tie_key_value": "yes"}, "tie_key_value must be True or False, got 'yes'"),
+        ({"share_subspaces": 1}, "share_subspaces must be True or False, got 1"),
         ({"variant": "vq", "temperature": 0.5}, 'temperature: got 0.5 with variant "vq", which has no softmax'),
     ],
 )
 def test_options_that_exclude_each_other_are_refused_with_the_reason(options, message):
     with pytest.raises(BadInputError, match=message):
         DPQEmbedding(20, 12, 5, 3, **options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    layer = DPQEmbedding(20, 12, 5, 3, temperature=np.float32(0.5))
+    assert type(layer.temperature) is float
+    assert layer.temperature == 0.5
+    decay = DPQEmbedding(20, 12, 5, 3, "vq", ema_decay=np.float32(0.5)).centroids.decay
+    assert type(decay) is float
 
 
 def test_what_follows_from_the_variant_may_be_said():
@@ -98,11 +111,10 @@ def test_temperature_is_set_while_training_and_checked():
 def test_repr_names_what_is_not_as_by_default(options):
     shown = repr(DPQEmbedding(20, 12, 5, 3, **options))
     for name, value in options.items():
-        if name not in ("ema_decay", "query_init_scale"):
-            assert f"{name}={value!r}" in shown
-    assert ("MovingCentroids(decay=0.9)" in shown) == ("ema_decay" in options)
-    plain = repr(DPQEmbedding(20, 12, 5, 3))
-    assert not [word for word in ("metric", "tie", "key_dim", "norm", "temperature") if word in plain]
+        assert f"{name}={value!r}" in shown
+    plain = repr(DPQEmbedding(20, 12, 5, 3, init_scale=0.3, query_init_scale=0.3))
+    assert not [word for word in ("metric", "tie", "key_dim", "norm", "temperature", "scale", "ema") if word in plain]
+    assert "ema_decay" not in repr(DPQEmbedding(20, 12, 5, 3, **options).freeze())
 
 
 def test_statistics_per_group_are_those_of_batch_norm_over_the_batch(variant, share):

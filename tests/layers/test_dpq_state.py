@@ -187,6 +187,31 @@ def test_checkpoint_of_another_size_is_refused(make_layer):
         make_layer().load_state_dict(make_layer(num_embeddings=21).freeze().state_dict())
 
 
+@pytest.mark.parametrize("options", [{}, {"variant": "vq", "ema_decay": 0.9}], ids=["sx", "vq ema"])
+@pytest.mark.parametrize("frozen", [False, True], ids=["trainable", "frozen"])
+@pytest.mark.parametrize("value_type", [None, "int8"])
+def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make_layer, options, frozen, value_type):
+    model = nn.ModuleDict({"words": make_layer(**options)})
+    if frozen:
+        model["words"].freeze()
+    before, parameters = rows_of(model["words"]), list(model.parameters())
+    message = (
+        r"size mismatch for words\.codes: copying a param with shape torch\.Size\(\[21, 2\]\) from checkpoint, the"
+    )
+    for strict in (True, False):
+        state = nn.ModuleDict({"words": make_layer(num_embeddings=21).freeze(value_type)}).state_dict()
+        with pytest.raises(RuntimeError, match=message) as caught:
+            model.load_state_dict(state, strict=strict)
+        assert "issing key" not in str(caught.value)
+    state = nn.ModuleDict({"words": make_layer().freeze(value_type)}).state_dict()
+    del state["words.value"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*words\.value"):
+        model.load_state_dict(state)
+    assert model["words"].frozen == frozen
+    assert rows_of(model["words"]) == before
+    assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
+
+
 def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make_layer):
     with pytest.raises(RuntimeError, match=r"Missing key.*codes"):
         make_layer().freeze().load_state_dict(make_layer().state_dict())

@@ -9,6 +9,7 @@ import torch
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.ant_terms import orthogonality, overlap
+from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.pairs import Unrelated, entries, from_wordnet
 from edge_embed.layers.proximal import ProximalOptimizer
 
@@ -57,6 +58,10 @@ def test_the_proximal_step_is_equation_32(penalty):
     torch.testing.assert_close(layer.transform.detach(), expected)
     assert (moved[tuple(found)] > 0).any()
     assert (moved < 0).any()
+
+
+def test_no_anchors_have_no_entries():
+    assert entries(RELATED, torch.zeros(0, dtype=torch.int64)).shape == (2, 0)
 
 
 def test_only_related_entries_of_rows_that_never_come_up_survive():
@@ -165,6 +170,10 @@ LAYER = ANTEmbedding(6, 4, 3)
         (lambda: entries(RELATED.float(), ANCHOR_IDS), BadInputError),
         (lambda: entries(RELATED.t(), ANCHOR_IDS), BadInputError),
         (lambda: entries(RELATED, ANCHOR_IDS.float()), BadInputError),
+        (lambda: entries(RELATED, [1, 2]), BadInputError),
+        (lambda: orthogonality(torch.nn.Embedding(6, 4)), BadInputError),
+        (lambda: orthogonality(torch.nn.Sequential(LAYER)), BadInputError),
+        (lambda: overlap(DPQEmbedding(6, 4, 2, 2), RELATED), BadInputError),
         (lambda: Unrelated(torch.tensor([[0], [1]]), 2), BadInputError),
         (lambda: Unrelated(RELATED, 3), IdOutOfRangeError),
         (lambda: overlap(LAYER, [[1, 2]]), BadInputError),

@@ -54,6 +54,22 @@ def test_a_resumed_schedule_goes_on_where_it_was_saved():
     assert second.penalty == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize("bad", [{}, None, {"steps": -1}, {"steps": 1.5}])
+def test_a_state_that_is_none_is_refused(bad):
+    optimizer = new_optimizer()
+    schedule = PenaltySchedule(optimizer, {0: 0.0, 10: 1.0})
+    schedule.step()
+    with pytest.raises(BadInputError, match="steps"):
+        schedule.load_state_dict(bad)
+    assert optimizer.penalty == pytest.approx(0.1)
+
+
+def test_an_optimizer_without_a_penalty_is_refused():
+    for bad in (new_optimizer().optimizer, None):
+        with pytest.raises(BadInputError, match=r"expected an edge_embed\.ProximalOptimizer"):
+            PenaltySchedule(bad, {0: 0.1})
+
+
 @pytest.mark.parametrize("bad", [{}, 1e-3, {-1: 0.0}, {0.5: 1.0}, {0: -1.0}, {0: math.nan}])
 def test_points_that_are_none_are_refused(bad):
     with pytest.raises(BadInputError):

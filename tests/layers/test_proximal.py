@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -333,6 +334,37 @@ def test_mistakes_are_refused():
         ProximalOptimizer(torch.optim.SGD(parameters, 0.1), model.head, PENALTY)
     with pytest.raises(BadInputError, match="not among the optimiser's parameters"):
         ProximalOptimizer(torch.optim.SGD(model.head.parameters(), 0.1), model, PENALTY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda sgd, model: (sgd, list(model.parameters())), "layers: got a Parameter, expected the model"),
+        (lambda sgd, model: (sgd, None), "layers: got a NoneType, expected the model"),
+        (lambda sgd, model: (model, sgd), "optimizer: got a Model, .*ProximalOptimizer.optimizer, model, penalty"),
+        (lambda sgd, model: (None, model), "optimizer: got a NoneType, expected one of torch.optim"),
+        (lambda sgd, model: (list(model.parameters()), model), "optimizer: got a list, expected one of torch.optim"),
+        (lambda sgd, model: (ProximalOptimizer(sgd, model, 0), model), "optimizer: got a ProximalOptimizer"),
+    ],
+)
+def test_other_things_than_an_optimiser_and_a_model_are_refused(arguments, message):
+    model = Model()
+    with pytest.raises(BadInputError, match=message):
+        ProximalOptimizer(*arguments(torch.optim.SGD(model.parameters(), 0.1), model), 0)
+
+
+@pytest.mark.parametrize("bad", [torch.tensor([[1], [1]]), [1, 2], []])
+def test_entries_of_no_layer_are_refused(bad):
+    model = Model()
+    with pytest.raises(BadInputError, match=r"unpenalized: got a .*such as \{layer: entries\}"):
+        ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, 0, bad)
+
+
+def test_a_penalty_may_be_a_number_of_numpy():
+    model = Model()
+    optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, np.float32(0.5))
+    assert type(optimizer.penalty) is float
+    assert optimizer.penalty == 0.5
 
 
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), 1e300, 10**400, True, None, "x", 1j])

@@ -125,6 +125,7 @@ def test_a_ratio_that_cannot_be_had_is_refused_with_the_largest():
         ({"ratio": 0.5}, "ratio must be a number of at least 1, got 0.5"),
         ({"ratio": math.nan}, "ratio must be a number of at least 1, got nan"),
         ({"ratio": math.inf}, "ratio must be a number of at least 1, got inf"),
+        ({"ratio": True}, "ratio must be a number of at least 1, got True"),
         ({"ratio": "50"}, "ratio must be a number of at least 1, got '50'"),
         ({"rank": [2, 2]}, r"rank \[2, 2\] has 2 numbers, expected 3"),
         ({"rank": [2, 0, 2]}, r"rank\[1\] must be at least 1, got 0"),
@@ -203,6 +204,15 @@ def test_cores_that_do_not_fit_are_refused(shapes, message):
 def test_cores_of_several_types_are_refused():
     with pytest.raises(BadInputError, match=r"cores: got torch\.float32, torch\.float64, expected one type"):
         TTEmbedding.from_cores([torch.zeros(4, 1, 2, 2), torch.zeros(5, 2, 3, 1, dtype=torch.float64)], 18)
+
+
+def test_cores_that_are_no_tensors_are_refused_with_the_remedy():
+    with pytest.raises(BadInputError, match=r"cores: got ndarray, expected tensors: give torch\.from_numpy"):
+        TREmbedding.from_cores([np.zeros((2, 2, 2, 2))] * 3, 8)
+
+
+def test_a_ratio_may_be_a_number_of_numpy():
+    assert TREmbedding(200, 12, ratio=np.float32(3)).ranks == TREmbedding(200, 12, ratio=3).ranks
 
 
 def trained(layer: TREmbedding, optimizer: torch.optim.Optimizer, steps: range) -> None:

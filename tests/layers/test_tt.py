@@ -52,6 +52,8 @@ def test_ranks_are_cut_to_what_the_shapes_can_use():
         ({"num_cores": 7}, "2 to 6 cores, got 7"),
         ({"num_cores": 3, "row_shape": [4, 5]}, r"as many cores, got \[2, 3\]"),
         ({"row_shape": [4, 5], "col_shape": [2, 2, 3]}, r"as many cores, got \[2, 3\]"),
+        ({"row_shape": 5}, "row_shape: got 5, expected a list of integers"),
+        ({"col_shape": 5}, "col_shape: got 5, expected a list of integers"),
         ({"row_shape": [4, 4]}, r"row_shape.*16.*20"),
         ({"row_shape": [0, 40]}, r"row_shape\[0\] must be at least 1, got 0"),
         ({"row_shape": [4, 5.0]}, r"row_shape\[1\] must be an integer, got 5.0"),
@@ -121,11 +123,14 @@ def test_a_checkpoint_of_another_number_of_rows_is_refused(frozen, strict):
     """As nn.Embedding does it, though cores of 1,000 and of 990 rows have the same shapes."""
     state = saved_and_loaded(table_of(1000, frozen).state_dict())
     target = table_of(990, False)
+    before = target["words"](torch.arange(990)).detach()
     message = "size mismatch for words: a table of 1000 rows from the checkpoint, 990 in the current model"
     with pytest.raises(RuntimeError, match=message):
         target.load_state_dict(state, strict=strict)
     with pytest.raises(RuntimeError, match="size mismatch for the table: a table of 1000 rows"):
         target["words"].load_state_dict(table_of(1000, frozen)["words"].state_dict(), strict=strict)
+    assert not target["words"].frozen
+    assert torch.equal(target["words"](torch.arange(990)), before)
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -132,11 +132,34 @@ def test_sparse_gradients_are_refused_with_the_remedy():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"lr": -1}, {"lr": math.nan}, {"eps": "x"}, {"betas": (0.9, 1.0)}, {"initial_accumulator_value": math.inf}],
+    [
+        {"lr": -1},
+        {"lr": math.nan},
+        {"eps": "x"},
+        {"betas": (0.9, 1.0)},
+        {"betas": 0.9},
+        {"betas": (0.9,)},
+        {"initial_accumulator_value": math.inf},
+    ],
 )
 def test_numbers_out_of_range_are_refused(bad):
     with pytest.raises(BadInputError, match=next(iter(bad))):
         Yogi([nn.Parameter(torch.ones(1))], **bad)
+    with pytest.raises(BadInputError, match=next(iter(bad))):
+        Yogi([{"params": [nn.Parameter(torch.ones(1))], **bad}])
+    optimizer = Yogi([nn.Parameter(torch.ones(1))])
+    with pytest.raises(BadInputError, match=next(iter(bad))):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], **bad})
+    assert len(optimizer.param_groups) == 1
+
+
+def test_complex_parameters_are_refused_with_the_remedy():
+    optimizer, weights = Yogi([nn.Parameter(torch.ones(1))]), nn.Parameter(torch.ones(1, dtype=torch.cfloat))
+    with pytest.raises(BadInputError, match=r"torch\.view_as_real"):
+        Yogi([weights])
+    with pytest.raises(BadInputError, match=r"torch\.view_as_real"):
+        optimizer.add_param_group({"params": iter([weights])})
+    assert len(optimizer.param_groups) == 1
 
 
 def test_a_rate_may_be_a_tensor():

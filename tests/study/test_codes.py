@@ -130,7 +130,7 @@ def test_no_ids_have_no_neighbours():
     assert nearest_rows(packed, np.zeros((0, 2), np.int64), 2).ids.shape == (0, 2, 2)
 
 
-@pytest.mark.parametrize("k", [0, 3, -1])
+@pytest.mark.parametrize("k", [0, 3, -1, 1.5, True])
 def test_more_neighbours_than_rows_are_refused(k):
     packed = packed_of(np.zeros((3, 2), np.int64), 4, padding_idx=0)
     with pytest.raises(BadInputError, match=f"k: got {k}, expected 1 to 2, the rows of the table"):

@@ -107,6 +107,25 @@ def test_checkpoint_of_another_size_is_refused(make):
         make().load_state_dict(make(num_embeddings=45).freeze().state_dict())
 
 
+def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make, make_mode):
+    model = nn.ModuleDict({"words": make_mode()})
+    layer = model["words"]
+    before, frozen, parameters = rows_of(layer).clone(), layer.frozen, list(model.parameters())
+    state = nn.ModuleDict({"words": make(num_embeddings=45).freeze()}).state_dict()
+    for stored in (state, dict(state)):  # with the number of rows that is noted for cores, and without
+        for strict in (True, False):
+            with pytest.raises(RuntimeError, match="size mismatch for words") as caught:
+                model.load_state_dict(stored, strict=strict)
+            assert "issing key" not in str(caught.value)
+    partial = nn.ModuleDict({"words": make().freeze()}).state_dict()
+    lost = partial.popitem()[0]
+    with pytest.raises(RuntimeError, match=f"Missing key.*{lost}"):
+        model.load_state_dict(partial)
+    assert layer.frozen == frozen
+    assert torch.equal(rows_of(layer), before)
+    assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
+
+
 def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make):
     with pytest.raises(RuntimeError, match=r"Missing key.*(row_offsets|core_0)"):
         make().freeze().load_state_dict(make().state_dict())
