@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from candidates import Candidates, Table, penalties, rates
+from candidates import Candidates, Table, penalties, rates, sx
 from datasets import unpacked
 from options import Options
 from torch import nn
@@ -30,21 +30,6 @@ def _vq(num_codes: int, num_groups: int) -> Table:
     )
 
 
-def _sx(words: int) -> nn.Module:
-    """With what was found to leave few codes unused; tau = 2 keeps more than one of them in the gradient."""
-    return edge_embed.DPQEmbeddingBag(
-        words,
-        WIDTH,
-        num_codes=16,
-        num_groups=16,
-        padding_idx=0,
-        mode="mean",
-        distance_norm="per_group",
-        query_init_scale=0.01,
-        temperature=2.0,
-    )
-
-
 def _ant(num_anchors: int) -> Table:
     return lambda words: edge_embed.ANTEmbeddingBag(words, WIDTH, num_anchors, padding_idx=0, mode="mean")
 
@@ -58,7 +43,7 @@ CANDIDATES: Candidates = {
     "dpq vq, K = 16, D = 32": [*rates(_vq(16, 32), 4, 3e-3), *rates(_vq(16, 32), 2, 1e-2, decay=True)],
     "dpq vq, K = 16, D = 16": [*rates(_vq(16, 16), 4, 3e-3), *rates(_vq(16, 16), 2, 1e-2, decay=True)],
     "dpq vq, K = 4, D = 16": [*rates(_vq(4, 16), 4, 3e-3), *rates(_vq(4, 16), 2, 1e-2, decay=True)],
-    "dpq sx, K = 16, D = 16": rates(_sx, 2, 1e-2, 3e-3, decay=True),
+    "dpq sx, K = 16, D = 16": rates(sx(edge_embed.DPQEmbeddingBag, WIDTH, 16, mode="mean"), 2, 1e-2, 3e-3, decay=True),
     "ant, A = 10": penalties(_ant(10), 6, 1e-2, 3e-5, 1e-5),
     "ant, A = 20": penalties(_ant(20), 6, 1e-2, 3e-5, 1e-5),
     "tt, R = 16": rates(_tt(16), 10, 1e-2, 3e-3),

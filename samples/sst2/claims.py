@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from candidates import Candidates, Table, penalties, rates
+from candidates import Candidates, Table, penalties, rates, sx
 from datasets import number_words
 from options import Options
 from text_classifier import sentences
@@ -54,19 +54,6 @@ def _vq(num_groups: int) -> Table:
     return lambda words: edge_embed.DPQEmbedding(words, WIDTH, 16, num_groups, variant="vq", padding_idx=0)
 
 
-def _sx(words: int) -> nn.Module:
-    return edge_embed.DPQEmbedding(
-        words,
-        WIDTH,
-        num_codes=16,
-        num_groups=32,
-        padding_idx=0,
-        distance_norm="per_group",
-        query_init_scale=0.01,
-        temperature=2.0,
-    )
-
-
 def _ant(num_anchors: int) -> Table:
     return lambda words: edge_embed.ANTEmbedding(words, WIDTH, num_anchors, padding_idx=0)
 
@@ -79,7 +66,7 @@ CANDIDATES: Candidates = {
     "dense": rates(_dense, 6, 3e-3, 1e-3),
     "dpq vq, K = 16, D = 32": rates(_vq(32), 6, 3e-3, 1e-2),
     "dpq vq, K = 16, D = 16": rates(_vq(16), 6, 3e-3, 1e-2),
-    "dpq sx, K = 16, D = 32": rates(_sx, 6, 3e-3, 1e-2),
+    "dpq sx, K = 16, D = 32": rates(sx(edge_embed.DPQEmbedding, WIDTH, 32), 6, 3e-3, 1e-2),
     "ant, A = 20": penalties(_ant(20), 6, 1e-2, 3e-5, 1e-5),
     "tt, R = 8": rates(_tt(8), 12, 3e-3, 1e-2),
     "tt, R = 16": rates(_tt(16), 12, 3e-3, 1e-2),

@@ -206,4 +206,6 @@ def test_blocks_make_no_difference(method, shapes, monkeypatch):
     at_once = METHODS[method][0](weight, 3, *shapes, padding_idx=100)
     monkeypatch.setattr(dense, "_BLOCK_NUMBERS", 400)
     in_blocks = METHODS[method][0](weight, 3, *shapes, padding_idx=100)
-    torch.testing.assert_close(all_rows(in_blocks), all_rows(at_once), rtol=1e-5, atol=1e-6)
+    # Fits are float64; each of 3 cores, and each product of 2 ranks of 3, rounds to float32.
+    most = all_rows(at_once).abs().max()
+    torch.testing.assert_close(all_rows(in_blocks), all_rows(at_once), rtol=0, atol=float(16 * 2.0**-24 * most))

@@ -1,11 +1,6 @@
-"""Training: batch statistics, learning, torch.compile, half precision, several processes."""
+"""Training: batch statistics, learning, torch.compile, half precision."""
 
 import copy
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -139,58 +134,3 @@ def test_compiles_where_the_number_of_ids_is_only_known_later(state):
         for size in (10, 100):
             ids = torch.randint(0, 20, (size,))
             assert torch.equal(compiled(ids), layer(ids[ids > 3]))
-
-
-_WORKER = """
-import json
-import os
-import sys
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from edge_embed.layers.dpq import DPQEmbedding
-
-options, rank, meeting, result = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
-torch.manual_seed(rank)
-layer = DPQEmbedding(20, 12, 5, 3, padding_idx=0, **options)
-model = DistributedDataParallel(layer)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for step in range(4):
-    ids = torch.randint(0, 20, (3, 4)) if step or rank else torch.zeros(3, 4, dtype=torch.int64)  # padding only
-    optimizer.zero_grad()
-    (model(ids) * torch.arange(12)).sum().backward()
-    optimizer.step()
-torch.save({"weights": layer.state_dict(), "gradients": [p.grad for p in layer.parameters()]}, result)
-dist.barrier()
-dist.destroy_process_group()
-os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
-"""
-
-
-@pytest.mark.parametrize("options", [
-    {"variant": "sx"}, {"variant": "vq"}, {"metric": "cosine", "key_dim": 6, "distance_norm": "per_group"}
-], ids=["sx", "vq", "options of sx"])  # fmt: skip
-def test_two_processes_stay_equal(options, tmp_path: Path):
-    """DistributedDataParallel: no parameter unused, equal gradients and weights, sane statistics."""
-    results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-c", _WORKER, json.dumps(options)]
-    workers = [
-        subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "meeting"), str(result)],
-            env=environment, stderr=subprocess.PIPE, text=True,
-        )
-        for rank, result in enumerate(results)
-    ]  # fmt: skip
-    errors = [worker.communicate(timeout=120)[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(errors)
-    first, second = (torch.load(result, weights_only=True) for result in results)
-    for name in ("query", "value"):
-        assert torch.equal(first["weights"][name], second["weights"][name])
-    for one, two in zip(first["gradients"], second["gradients"], strict=True):
-        assert torch.equal(one, two)
-        assert one.any()
-    for state in (first, second):
-        assert (state["weights"]["running_var"] > 0).all()
-        assert state["weights"]["running_mean"].isfinite().all()

@@ -1,9 +1,6 @@
 """Centroids as moving averages: against the formulas, in heads, files, half precision and two processes."""
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.program.archive import Archive
 from edge_embed.program.module_file import load_module
+
+from .two_processes import run_in_two_processes
 
 
 def table(num_embeddings: int = 20, embedding_dim: int = 12, num_codes: int = 5, num_groups: int = 3,
@@ -228,21 +227,11 @@ def test_compiled_steps_are_those_of_the_plain_layer():
     torch.testing.assert_close(layer.state_dict(), plain.state_dict())
 
 
-_WORKER = """
-import os
-import sys
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from edge_embed.layers.dpq import DPQEmbedding
-
-rank, meeting, result = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
-torch.manual_seed(rank)
-layer = DPQEmbedding(20, 12, 5, 3, "vq", padding_idx=0, ema_decay=0.9, init_scale=1.0, distance_norm=False,
-                     dtype=torch.float64)
+_LINES = """
+layer = edge_embed.DPQEmbedding(20, 12, 5, 3, "vq", padding_idx=0, ema_decay=0.9, init_scale=1.0,
+                                distance_norm=False, dtype=torch.float64)
 model = DistributedDataParallel(layer)
-torch.save(layer.state_dict(), result + ".start")
+start = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 torch.manual_seed(7)
 for step in range(5):
@@ -252,30 +241,17 @@ for step in range(5):
     model(ids[rank]).square().mean().backward()
     optimizer.step()
 codes = torch.from_numpy(layer.float().to_packed().codes)
-torch.save({"state": layer.double().state_dict(), "codes": codes}, result)
-dist.barrier()
-dist.destroy_process_group()
-os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
+result = {"start": start, "state": layer.double().state_dict(), "codes": codes}
 """
 
 
 def test_two_processes_are_one_with_both_batches(tmp_path: Path):
-    results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(rank), str(tmp_path / "meeting"), str(result)],
-            env=environment, stderr=subprocess.PIPE, text=True,
-        )
-        for rank, result in enumerate(results)
-    ]  # fmt: skip
-    errors = [worker.communicate(timeout=120)[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(errors)
-    first, second = (torch.load(result, weights_only=True) for result in results)
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    first, second = run_in_two_processes(_LINES, tmp_path)
+    for part in ("state", "codes"):
+        torch.testing.assert_close(first[part], second[part], rtol=0, atol=0)
 
     alone = table(padding_idx=0, distance_norm=False, dtype=torch.float64)
-    alone.load_state_dict(torch.load(f"{results[0]}.start", weights_only=True))
+    alone.load_state_dict(first["start"])
     optimizer = torch.optim.SGD(alone.parameters(), 0.1)
     torch.manual_seed(7)
     for step in range(5):

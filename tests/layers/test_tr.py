@@ -2,10 +2,6 @@
 
 import io
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,14 +76,15 @@ def test_ratios_are_those_of_the_paper():
         assert layer.compression_ratio == 2 * twice
 
 
+@pytest.mark.parametrize("make", [TTEmbedding, TREmbedding])
 @pytest.mark.parametrize("rank", [1, 3, 8])
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_start_has_the_variance_of_glorot(rank, count):
-    """Each of the R^N paths that the trace sums has its share of 2 / (rows + columns)."""
+def test_start_has_the_variance_of_glorot(make, rank, count):
+    """Each of the paths that are summed, R^N of a ring, has its share of 2 / (rows + columns), eq. (2)."""
     torch.manual_seed(1)
     variances = []
     for _ in range(30):
-        layer = TREmbedding(900, 64, rank, num_cores=count)
+        layer = make(900, 64, rank, num_cores=count)
         variances.append(layer(torch.arange(900)).square().mean().item())
     assert np.mean(variances) == pytest.approx(2 / (math.prod(layer.row_shape) + 64), rel=0.35)
 
@@ -253,50 +250,3 @@ def test_a_small_task_is_learned():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
-
-
-_WORKER = """
-import os
-import sys
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from edge_embed.layers.tr import TREmbedding
-
-rank, meeting, result = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=2)
-torch.manual_seed(rank)
-layer = TREmbedding(20, 12, 3, padding_idx=0)
-model = DistributedDataParallel(layer)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for step in range(4):
-    ids = torch.randint(0, 20, (3, 4)) if step or rank else torch.zeros(3, 4, dtype=torch.int64)  # padding only
-    optimizer.zero_grad()
-    (model(ids) * torch.arange(12)).sum().backward()
-    optimizer.step()
-torch.save({"weights": layer.state_dict(), "gradients": [p.grad for p in layer.parameters()]}, result)
-dist.barrier()
-dist.destroy_process_group()
-os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
-"""
-
-
-def test_two_processes_stay_equal(tmp_path: Path):
-    """DistributedDataParallel: no parameter unused, equal gradients and weights."""
-    results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(rank), str(tmp_path / "meeting"), str(result)],
-            env=environment, stderr=subprocess.PIPE, text=True,
-        )
-        for rank, result in enumerate(results)
-    ]  # fmt: skip
-    errors = [worker.communicate(timeout=120)[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(errors)
-    first, second = (torch.load(result, weights_only=True) for result in results)
-    for name, core in first["weights"].items():
-        assert torch.equal(core, second["weights"][name])
-    for one, two in zip(first["gradients"], second["gradients"], strict=True):
-        assert torch.equal(one, two)
-        assert one.any()

@@ -1,7 +1,6 @@
 """TTEmbedding alone: shapes, ranks, the start, and training."""
 
 import io
-import math
 from pathlib import Path
 
 import numpy as np
@@ -72,18 +71,6 @@ def test_impossible_sizes_are_refused_with_the_numbers(options, message):
 def test_what_could_never_be_packed_is_refused_before_training():
     with pytest.raises(BadInputError, match="use smaller ranks"):
         TTEmbedding(10**8, 4096, 100_000, row_shape=[10**4, 10**4], col_shape=[64, 64], device="meta")
-
-
-@pytest.mark.parametrize("rank", [1, 8])
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_start_has_the_variance_of_glorot(rank, count):
-    """Eq. (2): 2 / (rows + columns), whatever the ranks and the number of cores."""
-    torch.manual_seed(1)
-    variances = []
-    for _ in range(30):
-        layer = TTEmbedding(900, 64, rank, num_cores=count)
-        variances.append(layer(torch.arange(900)).square().mean().item())
-    assert np.mean(variances) == pytest.approx(2 / (math.prod(layer.row_shape) + 64), rel=0.35)
 
 
 @st.composite
