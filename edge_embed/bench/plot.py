@@ -5,9 +5,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_embed.errors import BadInputError
 from edge_embed.report.bench import BenchReport, Measurement, Roofs
 from edge_embed.report.interval import Interval
+from edge_embed.report.svg import write_svg
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes
@@ -18,19 +18,6 @@ _INCHES = (5.0, 3.6)  # of a panel
 _MARKERS = "osD^vP*X"
 
 
-def check_plots() -> None:
-    """Refuse to begin what could not be drawn.
-
-    Raises:
-        BadInputError: if matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401, PLC0415
-    except ImportError as error:
-        remedy = "python -m pip install matplotlib, or leave --plot out"
-        raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
-
-
 def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
     """Write both pictures as SVG.
 
@@ -39,23 +26,20 @@ def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
         ratios: one panel for each use, batch, kind of ids and state of the caches; a line for each peer.
         roofline: one point for each measurement, by method and use.
     """
-    import matplotlib as mpl  # noqa: PLC0415
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
 
-    # Text stays text, and the same report gives the same bytes.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "edge-embed"}):
-        panels = _panels(report.measurements)
-        rows = -(-len(panels) // _COLUMNS)
-        canvas = Canvas((_COLUMNS * _INCHES[0], rows * _INCHES[1]), layout="constrained")
-        axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
-        for panel, (title, found) in zip(axes, panels.items(), strict=False):
-            _draw_ratios(panel, title, found)
-        for panel in axes[len(panels) :]:
-            panel.set_axis_off()
-        canvas.savefig(ratios, format="svg", metadata={"Date": None})
-        canvas = Canvas((9, 6), layout="constrained")
-        _draw_roofline(canvas.subplots(), report.measurements, report.roofs)
-        canvas.savefig(roofline, format="svg", metadata={"Date": None})
+    panels = _panels(report.measurements)
+    rows = -(-len(panels) // _COLUMNS)
+    canvas = Canvas((_COLUMNS * _INCHES[0], rows * _INCHES[1]), layout="constrained")
+    axes = list(canvas.subplots(rows, _COLUMNS, squeeze=False).flat)
+    for panel, (title, found) in zip(axes, panels.items(), strict=False):
+        _draw_ratios(panel, title, found)
+    for panel in axes[len(panels) :]:
+        panel.set_axis_off()
+    write_svg(canvas, ratios)
+    canvas = Canvas((9, 6), layout="constrained")
+    _draw_roofline(canvas.subplots(), report.measurements, report.roofs)
+    write_svg(canvas, roofline)
 
 
 def _panels(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:

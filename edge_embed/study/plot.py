@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, new_file
 from edge_embed.layers.anchor_search import SearchStep
+from edge_embed.report.svg import check_plots, write_svg
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.figure import Figure
@@ -92,17 +93,12 @@ def draw_search(history: Sequence[SearchStep], path: StrPath, *, force: bool = F
 def _figure(panels: int) -> "Figure":
     if not panels:
         raise BadInputError("nothing to draw: got no tables, expected at least one")
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        remedy = "python -m pip install matplotlib"
-        raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
+    check_plots()
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     return Figure((panels * _INCHES[0], _INCHES[1]), layout="constrained")
 
 
 def _write(figure: "Figure", path: StrPath, force: bool) -> None:
-    import matplotlib as mpl  # noqa: PLC0415
-
-    # Text stays text, and the same numbers give the same bytes.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "edge-embed"}), new_file(path, force=force) as target:
-        figure.savefig(target, format="svg", metadata={"Date": None})
+    with new_file(path, force=force) as target:
+        write_svg(figure, target)
