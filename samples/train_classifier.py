@@ -67,7 +67,7 @@ def main(data: Path | None, quick: bool, seed: int, output: Path) -> None:
     model, words = _trained(found, quick)
     saved = output.with_suffix(".pt")
     metadata = {"tokenizer": TOKEN, "labels": " ".join(sentences.LABELS)}
-    example = torch.zeros(1, LENGTHS[0], dtype=torch.int64)
+    example = torch.zeros(1, LENGTHS[0], dtype=torch.int32)  # the type of ids in apps
     edge_embed.save(model, saved, example, vocabulary=words, metadata=metadata, force=True)
     sizes = {"batch": [1], "sequence": LENGTHS}
     (exported,) = edge_embed.export(saved, "tflite", output, tflite_sizes=sizes, force=True).tables

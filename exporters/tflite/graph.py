@@ -31,6 +31,7 @@ OPERATORS: Mapping[str, str] = {
     "GATHER": "GatherOptions",
     "LESS": "LessOptions",
     "MAXIMUM": "MaximumMinimumOptions",
+    "MINIMUM": "MaximumMinimumOptions",
     "MUL": "MulOptions",
     "NOT_EQUAL": "NotEqualOptions",
     "RANGE": "RangeOptions",
@@ -125,6 +126,12 @@ class Graph:
         kinds = self._builder.schema.TensorType
         options = {"inDataType": getattr(kinds, tensor.dtype.upper()), "outDataType": getattr(kinds, dtype.upper())}
         return self._add("CAST", [tensor], dtype, tensor.shape, **options)
+
+    def saturated(self, tensor: Tensor) -> Tensor:
+        """int32 of int64; what has no room becomes the nearest number that has."""
+        limits = np.iinfo(np.int32)
+        above = self.binary("MAXIMUM", tensor, self.constant(limits.min, tensor.dtype))
+        return self.cast(self.binary("MINIMUM", above, self.constant(limits.max, tensor.dtype)), "int32")
 
     def bitcast(self, tensor: Tensor, dtype: str) -> Tensor:
         """The same bits as another type of that size."""

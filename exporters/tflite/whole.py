@@ -1,7 +1,7 @@
 """Whole models in TFLite: the body, converted by litert-torch, with tables put in; one subgraph for each signature.
 
 A converted body has fixed sizes, so each signature is for one size of every dynamic dimension. All of them share the
-weights and the tables. Integers are int32, whatever they are in the model.
+weights and the tables. Inputs have the types of the model; whatever integers the body computes are int32.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,18 +83,23 @@ class _Part:
         self._subgraph, self._numbers = subgraph, numbers
         self._tensors: dict[Value, Tensor] = {}
         self._named_tensors: dict[int, Tensor] = {}
-        self._made: dict[int, Tensor] = {}  # by tables, in place of tensors of the body
+        self._made: dict[int, Tensor] = {}  # in place of tensors of the body: by tables, or of another type
         for tensor in () if subgraph is None else subgraph.tensors:
             tensor.name = prefix.encode() + tensor.name
 
     def add_inputs(self, sizes: Sizes) -> None:
         """Name the inputs as the program does; where there is no body, make them."""
         for value, declared in zip(self._cut.inputs, self._cut.lowered.program.inputs, strict=True):
-            if value in self._numbers:
+            dtype, shape = dtype_name(declared.dtype), declared.sizes(sizes)
+            number = self._numbers.get(value)
+            if number is not None and tensor_at(self._subgraph, number).dtype == dtype:
                 self._tensors[value] = self._named(value, declared.name)
-            else:
-                shape = declared.sizes(sizes)
-                self._tensors[value] = self.graph.input(declared.name, dtype_name(declared.dtype), shape)
+                continue
+            # The converter makes int64 int32. No id may wrap into the range of a table, so those that reach it by the
+            # body saturate.
+            self._tensors[value] = self.graph.input(declared.name, dtype, shape)
+            if number is not None and any(number in operator.inputs for operator in self._subgraph.operators):
+                self._made[number] = self.graph.saturated(self._tensors[value])
 
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
         """Add all uses of tables, and give what they make to the body."""

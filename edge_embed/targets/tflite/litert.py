@@ -52,7 +52,7 @@ class LiteRtModel:
             self._interpreter.allocate_tensors()
 
     def set_inputs(self, feeds: Mapping[str, NDArray[Any]]) -> None:
-        """New values, of the shapes that there is room for; a converted model has int32 for any integers."""
+        """New values, of the shapes that there is room for; those of a file of another tool may be narrower."""
         for name, value in feeds.items():
             found = self._inputs[name]
             self._interpreter.set_tensor(found["index"], worker.fitted(value, found["dtype"]))

@@ -20,7 +20,7 @@ def fixed_sizes(program: Program, model: TfliteModel) -> list[Sizes]:
 
 
 def narrowed(case: ModelCase, program: Program, ports: Sequence[PortInfo]) -> ModelCase:
-    """A case whose integer outputs have the types of the file: a converted model has int32 in place of int64."""
+    """A case whose integer outputs have the types of the file: what a converted model computes is int32."""
     narrow = {port.name for port in ports if port.dtype == "int32"}
     outputs = tuple(
         value.int() if name in narrow and not value.is_floating_point() else value

@@ -80,7 +80,7 @@ MODELS = {
     "encoder": (Encoder, lambda: (ids(2, 5), torch.ones(2, 5)), {"batch": [1], "sequence": [8, 16]}),
     "recurrent": (Recurrent, lambda: (ids(2, 6),), None),
     "zeros": (Zeros, lambda: (ids(2, 3),), None),
-    "bags": (Bags, lambda: (ids(3, 4), ids(3, n=500), torch.randn(3, 3)), {"batch": [1, 4]}),
+    "bags": (Bags, lambda: (ids(3, 4), ids(3, n=500).int(), torch.randn(3, 3)), {"batch": [1, 4]}),
 }
 
 
@@ -103,10 +103,10 @@ def files(tmp_path_factory):
 
 
 def inputs_of(program, sizes):
-    """Inputs of these sizes, as the file takes them: integers in int32."""
+    """Inputs of these sizes, of the types of the model."""
     for declared in program.inputs:
         shape = declared.sizes(sizes)
-        yield ids(*shape, n=500).int() if declared.holds_integers else torch.rand(shape)
+        yield ids(*shape, n=500).to(declared.dtype) if declared.holds_integers else torch.rand(shape)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -118,7 +118,7 @@ def test_the_outputs_are_those_of_the_model(files, run_file, name):
              for case in cases]  # fmt: skip
     for case, found in zip(cases, run_file(path, feeds), strict=True):
         with torch.no_grad():
-            expected = model(*(value if value.is_floating_point() else value.long() for value in case))
+            expected = model(*case)
         for got, wanted in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
             assert got.shape == wanted.shape
             assert np.abs(got - wanted.numpy()).max() <= 1e-6 * np.abs(wanted.numpy()).max()
@@ -128,7 +128,7 @@ def test_the_outputs_are_those_of_the_model(files, run_file, name):
 def test_ids_outside_a_table_are_refused(files, run_file, name):
     _, saved, path, report = files(name)
     program, sizes = load(saved), next(iter(report.signatures.values()))
-    for bad in (-2, VOCABULARY):
+    for bad in (-2, VOCABULARY, 2**32 + 1, -(2**32) + 1):
         feeds = {declared.name: value.numpy()
                  for declared, value in zip(program.inputs, inputs_of(program, sizes), strict=True)}  # fmt: skip
         feeds[program.inputs[0].name].flat[0] = bad
@@ -176,6 +176,15 @@ def test_the_signatures_are_named_by_what_varies(files):
     assert report.signatures == {"serving_default": {"batch": 2, "sequence": 6}}  # of the example
 
 
+def test_the_inputs_have_the_types_of_the_model(files):
+    from edge_embed.inspection.tflite_file import read_tflite
+
+    expected = {"recurrent": {"ids": "int64"}, "bags": {"tags": "int64", "user": "int32", "features": "float32"}}
+    for name, types in expected.items():
+        for inputs in read_tflite(files(name)[2]).signatures.values():
+            assert {port.name: port.dtype for port in inputs} == types
+
+
 def test_inputs_of_other_sizes_are_refused(files, run_file):
     _, _, path, _ = files("encoder")
     feeds = {"ids": np.ones((1, 9), np.int64), "mask": np.ones((1, 9), np.float32)}
@@ -200,6 +209,6 @@ def test_the_delegate_takes_every_use_in_every_signature(files, name):
             **{declared.name: value.numpy() for declared, value in zip(program.inputs, case, strict=True)}
         )
         with torch.no_grad():
-            expected = model(*(value if value.is_floating_point() else value.long() for value in case)).numpy()
+            expected = model(*case).numpy()
         (got,) = found.values()
         assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
