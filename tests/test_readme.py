@@ -87,6 +87,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestBlocks:
+    @pytest.mark.slow
     def test_every_program_and_command_runs(self, workplace: Path) -> None:
         made = {path.name for path in workplace.iterdir()}
         assert made == set(
@@ -114,6 +115,7 @@ class TestBlocks:
         printed = run(["bash", "-euc", only("sh arm64")], workplace).stdout
         assert re.search(r"arm64:cortex-a53: [\d,]+ instructions, [\d,]+ loads, [\d,]+ stores", printed)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("library", ["registered", "left out"])
     def test_the_cpp_program_runs(self, workplace: Path, tmp_path: Path, library: str) -> None:
         source = only("cpp")
@@ -129,6 +131,7 @@ class TestBlocks:
         printed = run([str(tmp_path / "main")], workplace, LD_LIBRARY_PATH=str(libraries)).stdout
         assert printed == "36 scores\n"
 
+    @pytest.mark.slow
     def test_the_javascript_program_runs(self, workplace: Path, tmp_path: Path) -> None:
         if problems := make_target("node").lacks():
             pytest.skip("; ".join(f"{problem.what}: {problem.remedy}" for problem in problems))

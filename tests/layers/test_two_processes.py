@@ -31,6 +31,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_two_processes_stay_equal(name: str, tmp_path: Path) -> None:
     first, second = run_in_two_processes(_LINES.format(layer=LAYERS[name]), tmp_path)

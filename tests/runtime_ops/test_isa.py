@@ -57,6 +57,7 @@ def command(isa: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_each_passes_validation(isa: str, folder: Path) -> None:
     if not ISAS[isa]:
