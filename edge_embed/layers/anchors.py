@@ -39,7 +39,10 @@ def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) ->
         BadInputError: if there are not as many tokens left, or ids are no integers.
         IdOutOfRangeError: for an id to skip that is outside the table.
     """
-    scores = torch.as_tensor(counts).double().cpu()
+    try:
+        scores = torch.as_tensor(counts).double().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
     if scores.ndim != 1 or not scores.isfinite().all():
         raise BadInputError(f"counts: got {list(scores.shape)}, expected a finite number for each token, [n]")
     allowed = _allowed(len(scores), num_anchors, skip)

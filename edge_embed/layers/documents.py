@@ -49,7 +49,10 @@ def _joined(held: list[np.ndarray[Any, np.dtype[np.int64]]]) -> Batch:
 
 
 def _checked(document: Document, number: int, num_embeddings: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    ids = np.asarray(document.cpu() if isinstance(document, Tensor) else document)
+    try:
+        ids = np.asarray(document.cpu() if isinstance(document, Tensor) else document)
+    except ValueError as error:  # rows of several lengths
+        raise BadInputError(f"document {number}: got {document!r:.80}, expected the ids of its tokens") from error
     if ids.size == 0:
         return np.zeros(0, np.int64)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":

@@ -63,10 +63,12 @@ class Unrelated:
     def __init__(self, related: Tensor, num_embeddings: int) -> None:
         check_pairs(related, num_embeddings)
         self.num_embeddings = num_embeddings
-        keys = self._keys(related[:, related[0] != related[1]]).unique().cpu()
-        if len(keys) >= num_embeddings * (num_embeddings - 1) // 2:
+        first, second = related[:, related[0] != related[1]].cpu().sort(0).values
+        places = self._place(first, second).unique()
+        self._count = num_embeddings * (num_embeddings - 1) // 2 - len(places)
+        if self._count <= 0:
             raise BadInputError(f"got all pairs of {num_embeddings} tokens as related ones, expected some to be left")
-        self._taken = torch.cat((keys, torch.tensor([torch.iinfo(torch.int64).max])))  # so that a search ends inside
+        self._before = places - torch.arange(len(places))  # how many pairs before each related one are not
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Ids int64 [2, count] of two different tokens each; draw anew for each step.
@@ -79,17 +81,18 @@ class Unrelated:
             BadInputError: if the count is not at least 1.
         """
         check_count("count", count)
-        drawn = torch.zeros(2, 0, dtype=torch.int64)
-        while drawn.shape[1] < count:
-            some = torch.randint(self.num_embeddings, (2, 2 * count), generator=generator)
-            keys = self._keys(some)
-            free = (self._taken[torch.searchsorted(self._taken, keys)] != keys) & (some[0] != some[1])
-            drawn = torch.cat((drawn, some[:, free]), 1)
-        return drawn[:, :count]
+        drawn = torch.randint(self._count, (count,), generator=generator)
+        places = drawn + torch.searchsorted(self._before, drawn, right=True)
+        twice = 2 * self.num_embeddings - 1
+        root = (twice**2 - 8 * places).double().sqrt()
+        first = ((twice - root) / 2).long()  # rounded, so perhaps one too low or too high
+        first = first - (self._place(first, first + 1) > places).long()
+        first = first + (self._place(first + 1, first + 2) <= places).long()
+        return torch.stack((first, places - self._place(first, first + 1) + first + 1))
 
-    def _keys(self, pairs: Tensor) -> Tensor:
-        """One number for each pair in either order."""
-        return pairs.amin(0) * self.num_embeddings + pairs.amax(0)
+    def _place(self, first: Tensor, second: Tensor) -> Tensor:
+        """The place of a pair, the lower id first, where all are in order."""
+        return first * (2 * self.num_embeddings - first - 1) // 2 + second - first - 1
 
 
 def from_wordnet(vocabulary: Mapping[str, int], wordnet: Any) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Adagrad, NAdam, Optimizer, RAdam, RMSprop
+from torch.utils.hooks import RemovableHandle
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
@@ -140,6 +141,22 @@ class ProximalOptimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of the wrapped optimiser."""
         self.optimizer.load_state_dict(state_dict)
+
+    def register_state_dict_pre_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
+        """Of the wrapped optimiser, which is what the hook is given."""
+        return self.optimizer.register_state_dict_pre_hook(*hook, **options)
+
+    def register_state_dict_post_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
+        """Of the wrapped optimiser, which is what the hook is given."""
+        return self.optimizer.register_state_dict_post_hook(*hook, **options)
+
+    def register_load_state_dict_pre_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
+        """Of the wrapped optimiser, which is what the hook is given."""
+        return self.optimizer.register_load_state_dict_pre_hook(*hook, **options)
+
+    def register_load_state_dict_post_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
+        """Of the wrapped optimiser, which is what the hook is given."""
+        return self.optimizer.register_load_state_dict_post_hook(*hook, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the wrapped optimiser."""

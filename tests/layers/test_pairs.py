@@ -92,6 +92,22 @@ def test_unrelated_pairs_are_drawn_evenly_from_all_others():
     assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("n", [2, 3, 50, 3000, 10**6, 10**9])
+def test_unrelated_pairs_are_in_order_and_within_a_table_of_any_size(n):
+    ids = torch.tensor([[0, n - 1]]).t() if n > 2 else torch.zeros(2, 1, dtype=torch.int64)
+    first, second = Unrelated(ids, n).draw(20_000)
+    assert ((first >= 0) & (first < second) & (second < n)).all()
+    assert not ((first == 0) & (second == n - 1)).any() or n == 2
+
+
+def test_the_few_pairs_that_are_left_are_found():
+    n = 400
+    related = torch.combinations(torch.arange(n)).t()
+    for left in (0, 17, related.shape[1] - 1):
+        others = torch.cat((related[:, :left], related[:, left + 1 :]), 1)
+        assert torch.equal(Unrelated(others, n).draw(3), related[:, left : left + 1].expand(2, 3))
+
+
 def test_overlap_is_equation_33():
     layer = ANTEmbedding(6, 4, 3, dtype=torch.float64)
     with torch.no_grad():

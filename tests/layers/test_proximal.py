@@ -390,3 +390,14 @@ def test_copies_and_pickles_keep_the_penalty_and_may_change_it(duplicate):
     run(model, optimizer, 1)
     assert not again.table.transform.any()
     assert model.table.transform.any()
+
+
+@pytest.mark.parametrize("hook", ["state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"])
+def test_hooks_of_the_state_are_those_of_the_bare_optimiser(hook):
+    model = Model()
+    bare = RULES["sgd"][0](model.parameters())
+    optimizer = ProximalOptimizer(bare, model, PENALTY)
+    seen = []
+    getattr(optimizer, f"register_{hook}_hook")(lambda *given: seen.append(given[0]))
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert seen == [bare]
