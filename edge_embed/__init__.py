@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     )
     from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
-    from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
+    from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
+    from edge_embed.layers.bag import (
+        ANTEmbeddingBag,
+        ANTMixtureEmbeddingBag,
+        DPQEmbeddingBag,
+        TREmbeddingBag,
+        TTEmbeddingBag,
+    )
     from edge_embed.layers.dpq import DPQEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ANTEmbedding",
     "ANTEmbeddingBag",
+    "ANTMixtureEmbedding",
+    "ANTMixtureEmbeddingBag",
     "AnchorSearch",
     "BadInputError",
     "DPQEmbedding",
@@ -77,6 +86,8 @@ __all__ = [
 _MODULE_OF = {
     "ANTEmbedding": "edge_embed.layers.ant",
     "ANTEmbeddingBag": "edge_embed.layers.bag",
+    "ANTMixtureEmbedding": "edge_embed.layers.ant_mixture",
+    "ANTMixtureEmbeddingBag": "edge_embed.layers.bag",
     "AnchorSearch": "edge_embed.layers.anchor_search",
     "BadInputError": "edge_embed.errors",
     "DPQEmbedding": "edge_embed.layers.dpq",

@@ -15,5 +15,6 @@ class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, tuple | list) else [result]:
-            self.numel = max(self.numel, tensor.numel() if isinstance(tensor, torch.Tensor) else 0)
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor._nnz() if tensor.is_sparse else tensor.numel())
         return result

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, State, TableInfo, table_info
-from edge_embed.ops import ant, dpq, tt
+from edge_embed.ops import ant, ant_mixture, dpq, tt
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape
@@ -60,6 +60,12 @@ def _ant_trainable(transform: Tensor, anchors: Tensor, padding_idx: int | None) 
     return ANTShape(rows, dim, num_anchors, kept, _value_type(transform), _value_type(anchors)), padding_idx
 
 
+def _ant_mixture(
+    transform: Tensor, anchors: Tensor, set_sizes: list[int], mixing: str, padding_idx: int | None
+) -> Sizes:
+    return _ant_trainable(*ant_mixture.linear_form(transform, anchors, set_sizes, mixing), padding_idx)
+
+
 def _ant_frozen(
     row_offsets: Tensor,
     anchor_ids: Tensor,
@@ -89,6 +95,7 @@ def _value_type(stored: Tensor) -> str:
 # Each form of a table: its method, its state, and its sizes and padding row from what its operators get.
 _FORMS: dict[TableOperators, tuple[str, State, Callable[..., Sizes]]] = {
     ant.TRAINABLE: (PackedANT.method, "trainable", _ant_trainable),
+    ant_mixture.MIXTURE: (PackedANT.method, "trainable", _ant_mixture),
     ant.FROZEN: (PackedANT.method, "frozen", _ant_frozen),
     dpq.TRAINABLE: (PackedDPQ.method, "trainable", _dpq_trainable),
     dpq.FROZEN: (PackedDPQ.method, "frozen", _dpq_frozen),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from edge_embed.layers.ant import ANTEmbedding, draw
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 
 _AXIS = {"anchors": 0, "transform": 1}  # the dimension of a parameter that counts anchors
 _VALUE = "parameter"  # beside the names that an optimiser has for its state
@@ -25,8 +26,10 @@ class AnchorColumns:
 
     @property
     def learns(self) -> bool:
-        """Whether anchors may come and go: a matrix that does not learn is to stay as it is."""
-        return not self.layer.frozen and self.layer.transform.requires_grad and self.layer.anchors.requires_grad
+        """Whether anchors may come and go: a matrix that does not learn is to stay as it is, and so are sets."""
+        layer = self.layer
+        learns = not layer.frozen and layer.transform.requires_grad and layer.anchors.requires_grad
+        return learns and not isinstance(layer, ANTMixtureEmbedding)
 
     def resize(self, count: int) -> bool:
         """Take anchors off, or put them back and draw what never was, until there are ``count``; false if there are."""

@@ -2,15 +2,18 @@
 
     loss + lambda_2 |T|_0 + (lambda_1 - lambda_2) K          (eq. 34; |T|_0 nonzeros, K anchors)
 
-After each epoch: while this falls, anchors are added; while it rises, the last ones are taken away.
+The number of anchors goes up as long as this falls by it; where it rises, the last anchors are taken away again.
 
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 2 and appendix
-J.4, where all tables move together; what a trend is the authors' released code says.
+J.4, where all tables move together. What the trend of eq. (34) is the paper leaves open. Here it is that over the last
+change of K. That over epochs, as in the authors' released code, says little of K: training alone makes eq. (34) fall,
+and so does a removal, and either would add anchors without end.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -49,6 +52,10 @@ class AnchorSearch:
             ...  # train as before
             search.step(loss_on_validation_data)
 
+    Each size is given two calls, the second of which is compared with the last one before the change. A size that is
+    better than the next on either side stays until the objective rises above one of theirs, or half of all calls were
+    at it. The search is the better the longer its epochs are: a new anchor shows what it is worth after some training.
+
     A penalty that changes changes eq. (34) too: begin to search when it has settled. To learn from a stream (online
     nbANT), train on each part of it until the loss no longer falls, call ``step`` with that loss, and go on to the next
     part.
@@ -59,7 +66,8 @@ class AnchorSearch:
     ``model.parameters()`` anew where you keep them, and wrap the model in ``DistributedDataParallel`` again. Each
     process must give the same loss.
 
-    A table whose transform or anchors do not learn (``requires_grad`` is false) keeps its anchors.
+    A table whose transform or anchors do not learn (``requires_grad`` is false) keeps its anchors, and so does an
+    `edge_embed.ANTMixtureEmbedding`.
 
     `edge_embed.study.plot.draw_search` draws the history. A checkpoint needs ``search.state_dict()`` too. Load it
     first: it brings the tables to their size.
@@ -90,11 +98,12 @@ class AnchorSearch:
         for table in self._tables:
             self._check_count(table, table.layer.num_anchors)
         if not any(table.learns for table in self._tables):
-            raise BadInputError("no table learns both transform and anchors: give one requires_grad, or do not search")
+            got = "no table learns both transform and anchors (mixtures keep theirs)"
+            raise BadInputError(f"{got}: give one requires_grad, or do not search")
 
     @torch.no_grad()
     def step(self, loss: float | Tensor) -> bool:
-        """Note eq. (34) for this loss, and add or take away anchors as the last three of them go.
+        """Note eq. (34) for this loss, and add or take away anchors if the last change has had its two calls.
 
         Args:
             loss: on validation data, a mean over samples as in training; or that of the training data.
@@ -107,9 +116,13 @@ class AnchorSearch:
                 grown to ``anchor_penalty``.
         """
         self.history.append(self._seen(_checked_loss(loss)))
-        by = self.change * _trend([one.objective for one in self.history[-3:]])
-        learning = [table for table in self._tables if table.learns]
-        changed = [table.resize(min(max(table.layer.num_anchors + by, 1), self.most)) for table in learning]
+        way = _way(self.history)
+        return self._resize(way) or (_is_half(self.history) and self._resize(-way))
+
+    def _resize(self, way: int) -> bool:
+        """Add anchors to tables that learn, or take some away; false if no table has changed its size."""
+        learning = [(table, table.layer.num_anchors + way * self.change) for table in self._tables if table.learns]
+        changed = [table.resize(min(max(count, 1), self.most)) for table, count in learning]
         return any(changed)
 
     def state_dict(self) -> dict[str, Any]:
@@ -167,9 +180,25 @@ def _checked_loss(loss: float | Tensor) -> float:
     return float(value)
 
 
-def _trend(objectives: list[float]) -> int:
-    """1 if they fall, -1 if they rise, else 0; fewer than three count as falling, and equal ones as either."""
-    if len(objectives) < 3:
+def _way(history: Sequence[SearchStep]) -> int:
+    """Where eq. (34) falls: 1 for more anchors, -1 for fewer, 0 to stay."""
+    sizes = [(size, [one.objective for one in run]) for size, run in groupby(history, lambda one: one.num_anchors)]
+    if len(sizes) == 1:
         return 1
-    first, second, third = objectives
-    return 1 if first >= second >= third else -1 if first <= second <= third else 0
+    (before, old), (now, new) = sizes[-2:]
+    if len(new) == 1:
+        return 0
+    way = 1 if now > before else -1
+    if new[-1] >= old[-1]:
+        return -way
+    if len(sizes) > 4:  # from here to one side and back, then to the other and back: was neither better?
+        (here, _), (side, tried), (again, _) = sizes[-5:-2]
+        if here == again == now and side != before and tried[-1] > new[-1] and not _is_half(history):
+            return 0
+    return way
+
+
+def _is_half(history: Sequence[SearchStep]) -> bool:
+    """Whether half of all steps were at the present size: time to look again beside it, as training has gone on."""
+    last = next(groupby(reversed(history), lambda one: one.num_anchors))[1]
+    return 2 * sum(1 for _ in last) >= len(history)

@@ -155,7 +155,7 @@ class ANTEmbedding(CompressedEmbedding):
     def to_packed(self) -> PackedANT:
         """The packed form: the nonzeros of the transform."""
         if not self.frozen:
-            return ant.pack(self.transform, self.anchors, self.padding_idx)
+            return ant.pack(*self._linear_form(), self.padding_idx)
         csr: dict[str, Any] = {name: self.get_buffer(name).cpu().numpy() for name in _CSR}
         return PackedANT(**csr, anchors=stored_array(self.anchors), padding_idx=self.padding_idx)
 
@@ -171,9 +171,10 @@ class ANTEmbedding(CompressedEmbedding):
         Raises:
             BadInputError: if a weight is not finite, also after rounding, or a type is not stored.
         """
-        anchors = self.anchors if value_type is None else rounded(self.anchors, value_type)
-        if not self.frozen:
-            self._become_frozen(ant.pack(self.transform, self.anchors, self.padding_idx, weight_type))
+        transform, anchors = (None, self.anchors) if self.frozen else self._linear_form()
+        anchors = anchors if value_type is None else rounded(anchors, value_type)
+        if transform is not None:
+            self._become_frozen(ant.pack(transform, anchors, self.padding_idx, weight_type))
         elif weight_type is not None:
             self._become_frozen(ant.with_weight_type(self.to_packed(), weight_type))
         self.anchors = anchors.detach()
@@ -195,7 +196,7 @@ class ANTEmbedding(CompressedEmbedding):
         """A frozen checkpoint makes this layer frozen; how many nonzeros there are, the checkpoint knows."""
         weights = state_dict.get(prefix + "weights")
         if isinstance(weights, Tensor):
-            nonzeros, anchors = (weights.numel(),), self.anchors.shape
+            nonzeros, anchors = (weights.numel(),), (self._stored_anchors, self.embedding_dim)
             sizes = dict(zip(_CSR, ((self.num_embeddings + 1,), nonzeros, nonzeros, (1,)), strict=True))
             if not self._takes(state_dict, prefix, {**sizes, "anchors": anchors}, rest):
                 return
@@ -219,14 +220,27 @@ class ANTEmbedding(CompressedEmbedding):
             return ant.FROZEN, (*csr, self.anchors, self.padding_idx)
         return ant.TRAINABLE, (self.transform, self.anchors, self.padding_idx)
 
+    def _weights_of(self, transform: Tensor) -> Tensor:
+        """Weights of the anchors, from rows of T: [B, A] -> [B, A]."""
+        return transform.clamp(min=0)
+
+    def _linear_form(self) -> tuple[Tensor, Tensor]:
+        """Transform and anchors of which the rows are the product, entries below zero counted as zero."""
+        return self.transform, self.anchors
+
+    @property
+    def _stored_anchors(self) -> int:
+        """How many anchors the frozen layer has."""
+        return self.num_anchors
+
     def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
-        return ant.products(functional.embedding(ids, self.transform), self.anchors)
+        return ant.products(self._weights_of(functional.embedding(ids, self.transform)), self.anchors)
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""
-        anchors, transform = self.anchors.to(hidden.dtype), self.transform.clamp(min=0).to(hidden.dtype)
-        logits = (hidden @ anchors.t()) @ transform.t()  # [*, A] -> [*, n]
+        anchors, weights = self.anchors.to(hidden.dtype), self._weights_of(self.transform).to(hidden.dtype)
+        logits = (hidden @ anchors.t()) @ weights.t()  # [*, A] -> [*, n]
         if self.padding_idx is None:
             return logits
         padding = torch.tensor([self.padding_idx], device=logits.device)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
@@ -130,6 +131,18 @@ class ANTEmbeddingBag(Bag, ANTEmbedding):
     ``ANTEmbeddingBag(num_embeddings, embedding_dim, num_anchors, mode="mean")``. Every argument of `ANTEmbedding` is
     taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with
     ``include_last_offset`` offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+
+class ANTMixtureEmbeddingBag(Bag, ANTMixtureEmbedding):
+    """`ANTMixtureEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``ANTMixtureEmbeddingBag(num_embeddings, embedding_dim, set_sizes, mixing, mode="mean")``. Every argument of
+    `ANTMixtureEmbedding` is taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and
+    with ``include_last_offset`` offsets end with the number of ids.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.ops.ids import check_id_range, integer_ids
+from edge_embed.ops.logits import check_hidden
 from edge_embed.ops.topk import TopK
 
 
@@ -85,3 +87,26 @@ class TiedOutput(nn.Module):
             BadInputError: for hidden states that are not float [*, d], or another ``k``.
         """
         return self.embedding.topk(hidden, k, self.bias)
+
+
+def checked_batch(head: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden states [B, d] and the row that is right for each, int64 [B], of a loss on an output layer.
+
+    Args:
+        head: the output layer.
+        hidden: [*, d].
+        targets: ids of rows, integers [*].
+
+    Raises:
+        BadInputError: if ``head`` is no `TiedOutput`, or for other shapes or types.
+        IdOutOfRangeError: for a target outside the table.
+    """
+    if not isinstance(head, TiedOutput):
+        raise BadInputError(f"head: got a {type(head).__name__}, expected an edge_embed.TiedOutput")
+    check_hidden(hidden, head.in_features)
+    targets = integer_ids(targets).long()
+    if targets.shape != hidden.shape[:-1]:
+        got = f"got targets {list(targets.shape)} and hidden states {list(hidden.shape)}"
+        raise BadInputError(f"{got}, expected one target for each hidden state")
+    check_id_range(targets, head.out_features)
+    return hidden.reshape(-1, head.in_features), targets.reshape(-1)

@@ -1,15 +1,20 @@
-"""ANT: both states of a table -> `PackedANT`."""
+"""ANT: every form of a table -> `PackedANT`."""
 
 from typing import Any
 
 from edge_embed.lowering.method import Method, OnBlock
-from edge_embed.ops import ant
+from edge_embed.ops import ant, ant_mixture
 from edge_embed.packed.ant import PackedANT
 
 
 def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedANT:
     transform, anchors, padding_idx = arguments
     return ant.pack(transform, anchors, padding_idx, on_block=on_block)
+
+
+def _pack_mixture(arguments: list[Any], on_block: OnBlock) -> PackedANT:
+    *mixture, padding_idx = arguments
+    return ant.pack(*ant_mixture.linear_form(*mixture), padding_idx, on_block=on_block)
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:
@@ -22,7 +27,7 @@ def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:
 
 ANT = Method(
     name=PackedANT.method,
-    packers={ant.TRAINABLE: _pack_trainable, ant.FROZEN: _pack_frozen},
+    packers={ant.TRAINABLE: _pack_trainable, ant_mixture.MIXTURE: _pack_mixture, ant.FROZEN: _pack_frozen},
     operators=ant.FROZEN,
     arguments=lambda packed, tensors: (*tensors, packed.padding_idx),
 )

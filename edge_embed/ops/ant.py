@@ -37,17 +37,17 @@ _BLOCK_NUMBERS = 1 << 20
 _SIGNED = {torch.uint16: (torch.int16, 0xFFFF), torch.uint32: (torch.int32, 0xFFFFFFFF)}
 
 
-def products(transform: Tensor, anchors: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul) -> Tensor:
-    """Rows of T times the anchors (eq. 1): [B, A], [A, d] -> [B, d]; sums of half precision are float32."""
+def products(weights: Tensor, anchors: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul) -> Tensor:
+    """Rows of weights times the anchors (eq. 1): [B, A], [A, d] -> [B, d]; sums of half precision are float32."""
     wide = torch.promote_types(anchors.dtype, torch.float32)
-    return multiply(transform.clamp(min=0).to(wide), anchors.to(wide)).to(anchors.dtype)
+    return multiply(weights.to(wide), anchors.to(wide)).to(anchors.dtype)
 
 
 def trainable_rows(ids: Tensor, transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Tensor:
     """Rows of a trainable table: transform [n, A], anchors [A, d] -> [*ids, d]; differentiable."""
     check_id_range(ids, transform.shape[0])
     chosen = functional.embedding(ids.reshape(-1).long(), transform)  # [B, A]
-    return finish_rows(products(chosen, anchors, pairwise.product), ids, padding_idx)
+    return finish_rows(products(chosen.clamp(min=0), anchors, pairwise.product), ids, padding_idx)
 
 
 def frozen_rows(

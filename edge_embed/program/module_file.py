@@ -17,7 +17,14 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
+from edge_embed.layers.bag import (
+    ANTEmbeddingBag,
+    ANTMixtureEmbeddingBag,
+    DPQEmbeddingBag,
+    TREmbeddingBag,
+    TTEmbeddingBag,
+)
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.tied_output import TiedOutput
@@ -34,6 +41,8 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
     [
         ANTEmbedding,
         ANTEmbeddingBag,
+        ANTMixtureEmbedding,
+        ANTMixtureEmbeddingBag,
         DPQEmbedding,
         DPQEmbeddingBag,
         TREmbedding,

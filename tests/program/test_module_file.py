@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.serialization import get_safe_globals
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.bag import TREmbeddingBag
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
+from edge_embed.layers.bag import ANTMixtureEmbeddingBag, TREmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.program.input_spec import parse_input
@@ -60,6 +61,8 @@ class Own(nn.Module):
         (lambda: table().freeze(), "ids:int64[]"),
         (lambda: TREmbedding(20, 8, 2), "ids:int64[batch]"),
         (lambda: TREmbeddingBag(20, 8, 2, padding_idx=0).freeze(), IDS.replace("input", "ids")),
+        (lambda: ANTMixtureEmbedding(20, 8, (2, 3)), "ids:int64[batch]"),
+        (lambda: ANTMixtureEmbeddingBag(20, 8, (2, 3)).freeze(), IDS.replace("input", "ids")),
         (lambda: nn.Sequential(table(), nn.GRU(8, 8, batch_first=True)), IDS),
         (lambda: nn.Sequential(table(), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), IDS),
         (lambda: nn.Sequential(table(), nn.TransformerEncoderLayer(8, 2, 16, activation="gelu")), IDS),

@@ -1,4 +1,4 @@
-"""Tables of ANT, TT and TR as a user has them after training, in each of their modes."""
+"""Tables of ANT, alone and mixed, TT and TR as a user has them after training, in each of their modes."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
@@ -18,6 +19,10 @@ def new_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
     return ANTEmbedding(num_embeddings, DIM, 5, **options)
 
 
+def new_mixture(num_embeddings: int = N, **options: object) -> ANTMixtureEmbedding:
+    return ANTMixtureEmbedding(num_embeddings, DIM, (2, 3), "softmax", **options)
+
+
 def new_tt(num_embeddings: int = N, **options: object) -> TTEmbedding:
     return TTEmbedding(num_embeddings, DIM, 4, **options)
 
@@ -28,10 +33,18 @@ def new_tr(num_embeddings: int = N, **options: object) -> TREmbedding:
 
 def used_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
     """With anchors of both signs, and a transform that is sparse as after training; row 6 is empty."""
-    layer = new_ant(num_embeddings, **options)
+    return as_after_training(new_ant(num_embeddings, **options))
+
+
+def used_mixture(num_embeddings: int = N, **options: object) -> ANTMixtureEmbedding:
+    """The same of two sets; row 6 is the sum of their means."""
+    return as_after_training(new_mixture(num_embeddings, **options))
+
+
+def as_after_training(layer: ANTEmbedding) -> ANTEmbedding:
     with torch.no_grad():
         layer.anchors.normal_()
-        layer.transform.mul_(torch.rand(num_embeddings, 5).to(layer.transform) < 0.6)
+        layer.transform.mul_(torch.rand_like(layer.transform) < 0.6)
         layer.transform[:, 4][layer.transform.sum(1) == 0] = 0.5
         layer.transform[6] = 0
     return layer
@@ -52,8 +65,8 @@ def used_tr(num_embeddings: int = N, **options: object) -> TTEmbedding:
     return with_normal_cores(new_tr(num_embeddings, **options))
 
 
-NEW = {"ant": new_ant, "tt": new_tt, "tr": new_tr}
-USED = {"ant": used_ant, "tt": used_tt, "tr": used_tr}
+NEW = {"ant": new_ant, "mixture": new_mixture, "tt": new_tt, "tr": new_tr}
+USED = {"ant": used_ant, "mixture": used_mixture, "tt": used_tt, "tr": used_tr}
 
 
 @pytest.fixture(params=NEW)

@@ -10,6 +10,7 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
@@ -144,7 +145,8 @@ def test_deepcopy_is_independent(make_mode):
 
 def test_whole_module_loads_with_an_allow_list(make_mode):
     layer = make_mode(padding_idx=3)
-    with torch.serialization.safe_globals([ANTEmbedding, TTEmbedding, TREmbedding, nn.ParameterList]):
+    classes = [ANTEmbedding, ANTMixtureEmbedding, TTEmbedding, TREmbedding, nn.ParameterList]
+    with torch.serialization.safe_globals(classes):
         loaded = saved_and_loaded(layer)
     assert type(loaded) is type(layer)
     assert loaded.frozen == layer.frozen

@@ -1,0 +1,57 @@
+"""nbANT in one run against a sweep over the number of anchors: how near its eq. (34) comes to the best of them."""
+
+import pytest
+import torch
+
+from edge_embed.layers.anchor_search import AnchorSearch
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.proximal import ProximalOptimizer
+from edge_embed.layers.yogi import Yogi
+
+EPOCHS, STEPS = 60, 50
+
+
+def made_rows() -> torch.Tensor:
+    """A hundred rows, each the sum of two of six vectors."""
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.stack([torch.randperm(6, generator=generator)[:2] for _ in range(100)])
+    transform = torch.zeros(100, 6).scatter_(1, chosen, 0.5 + torch.rand(100, 2, generator=generator))
+    return transform @ torch.randn(6, 8, generator=generator)
+
+
+def digits() -> torch.Tensor:
+    """Two hundred handwritten digits, 8 x 8 pixels each."""
+    datasets = pytest.importorskip("sklearn.datasets", reason="the digits are scikit-learn's")
+    return torch.tensor(datasets.load_digits().data[:200] / 16).float()
+
+
+def train(wanted: torch.Tensor, penalties: tuple[float, float], num_anchors: int, seed: int, *, search: bool) -> list:
+    """History of a run with this many anchors, of the last epoch alone, or with as many as the search finds."""
+    torch.manual_seed(seed)
+    layer, ids = ANTEmbedding(*wanted.shape, num_anchors), torch.arange(len(wanted))
+    optimizer = ProximalOptimizer(Yogi(layer.parameters()), layer, penalties[1])
+    searching = AnchorSearch(optimizer, penalties[0])
+    for epoch in range(EPOCHS):
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            (layer(ids) - wanted).square().sum(1).mean().backward()
+            optimizer.step()
+        if search or epoch == EPOCHS - 1:
+            searching.step((layer(ids) - wanted).detach().square().sum(1).mean())
+    return searching.history
+
+
+@pytest.mark.slow  # 9 or 10 runs of 3,000 steps
+@pytest.mark.parametrize(
+    ("rows", "penalties", "sizes"),
+    [(made_rows, (0.3, 0.002), range(2, 9)), (digits, (0.1, 5e-4), range(4, 15, 2))],
+    ids=["made", "digits"],
+)
+def test_the_search_ends_within_5_percent_of_the_best_of_a_sweep(rows, penalties, sizes):
+    """From below and from above the best number, and though all training helps in the first epochs."""
+    wanted = rows()
+    sweep = [train(wanted, penalties, size, 0, search=False)[-1].objective for size in sizes]
+    assert min(sweep[0], sweep[-1]) > 1.15 * min(sweep)  # it matters how many anchors there are
+    for start, seed in ((1, 0), (10, 0), (10, 1)):
+        history = train(wanted, penalties, start, seed, search=True)
+        assert history[-1].objective < 1.05 * min(sweep), (start, seed, [step.num_anchors[0] for step in history])

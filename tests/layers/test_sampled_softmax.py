@@ -1,0 +1,172 @@
+"""Sampled softmax: exactly the full softmax where every row is drawn once, and right on average where few are."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import edge_embed
+from edge_embed import BadInputError, IdOutOfRangeError, TiedOutput
+from edge_embed.layers.sampled_softmax import draw, log_uniform, sampled_softmax_loss
+
+N, D = 12, 6
+LAYERS = {
+    "ant": lambda **options: edge_embed.ANTEmbedding(N, D, 5, **options),
+    "ant softmax": lambda **options: edge_embed.ANTMixtureEmbedding(N, D, (2, 3), **options),
+    "ant bag": lambda **options: edge_embed.ANTEmbeddingBag(N, D, 5, **options),
+    "dpq": lambda **options: edge_embed.DPQEmbedding(N, D, 3, 2, variant="vq", distance_norm=False, **options),
+    "tt": lambda **options: edge_embed.TTEmbedding(N, D, 2, **options),
+}
+HEAD = TiedOutput(LAYERS["ant"]())
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def made(method: str = "ant", bias: bool = True) -> tuple[TiedOutput, torch.Tensor, torch.Tensor]:
+    head = TiedOutput(
+        LAYERS[method](padding_idx=0, dtype=torch.float64), bias=torch.randn(N).double() if bias else None
+    )
+    hidden = torch.randn(2, 3, D, dtype=torch.float64, requires_grad=True)
+    return head, hidden, torch.tensor([[3, 11, 0], [3, 5, 4]])
+
+
+@pytest.mark.parametrize("method", LAYERS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_each_row_drawn_once_is_the_full_softmax(method, bias, training):
+    head, hidden, targets = made(method, bias)
+    head.train(training)
+    parameters = [hidden, *head.parameters()]
+    every = torch.randperm(N), torch.ones(N)
+    loss = sampled_softmax_loss(head, hidden, targets, *every)
+    expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
+    torch.testing.assert_close(loss, expected)
+    regularised = method == "dpq" and training  # its own term counts the rows of a step
+    gradients = (torch.autograd.grad(one, parameters, allow_unused=True) for one in (loss, expected))
+    for parameter, got, wanted in zip(parameters, *gradients, strict=True):
+        if got is not None and (parameter is hidden or not regularised):
+            torch.testing.assert_close(got, wanted)
+
+
+def test_the_sum_over_rows_is_right_on_average():
+    """exp(loss + o_t) estimates the sum of exponentials of all rows, for chances that are far from the right ones."""
+    head, hidden, _ = made()
+    hidden, target = hidden[0, :1].detach() / 4, torch.tensor([4])
+    logits = head(hidden).detach()[0]
+    chances = torch.rand(N) + 0.2
+    sums = torch.stack(
+        [
+            (sampled_softmax_loss(head, hidden, target, draw(chances, 20), chances) + logits[4]).exp().detach()
+            for _ in range(4000)
+        ]
+    )
+    wanted, deviation = logits.exp().sum(), sums.std() / math.sqrt(len(sums))
+    assert sums.std() > 0.05 * wanted
+    assert abs(sums.mean() - wanted) < 4 * deviation
+    assert 4 * deviation < 0.05 * wanted
+
+
+def test_many_samples_come_near_the_full_softmax():
+    head, hidden, targets = made()
+    chances = log_uniform(N)
+    expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
+    errors = [
+        abs(sampled_softmax_loss(head, hidden, targets, draw(chances, k), chances) - expected) for k in (2, 20_000)
+    ]
+    assert errors[1] < 0.02 < errors[0]
+
+
+def test_only_rows_that_are_right_or_sampled_get_a_gradient():
+    head, hidden, targets = made()
+    sampled_softmax_loss(head, hidden, targets, torch.tensor([7, 7, 9]), torch.ones(N)).backward()
+    touched = head.embedding.transform.grad.abs().sum(1).nonzero().squeeze(1)
+    assert touched.tolist() == [3, 4, 5, 7, 9, 11]  # 0 is padding
+    assert head.bias.grad.nonzero().squeeze(1).tolist() == [0, 3, 4, 5, 7, 9, 11]
+
+
+def test_a_sample_that_is_the_target_does_not_count():
+    head, hidden, _ = made()
+    loss = sampled_softmax_loss(head, hidden[0, 0], torch.tensor(4), torch.tensor([4, 4]), torch.ones(N))
+    assert loss == 0
+
+
+def test_draws_follow_the_chances_and_the_generator():
+    chances = torch.tensor([0.0, 3.0, 0.0, 1.0, 0.0])
+    one, two = (draw(chances, 4000, torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(one, two)
+    counts = one.bincount(minlength=5)
+    assert counts[[0, 2, 4]].tolist() == [0, 0, 0]
+    assert counts[1].item() / 4000 == pytest.approx(0.75, abs=0.03)
+    zipf = log_uniform(1000)
+    assert (zipf / zipf.sum())[[0, 9]].tolist() == pytest.approx(
+        [math.log(2) / math.log(1001), math.log(1.1) / math.log(1001)]
+    )
+
+
+def test_a_table_learns_from_samples():
+    """Next words of a cycle of 12, each step from 4 of them; the full softmax is asked at the end."""
+    head, words = TiedOutput(edge_embed.ANTEmbedding(N, 16, 12), bias=True), nn.Embedding(N, 16)
+    optimizer = edge_embed.ProximalOptimizer(
+        edge_embed.Yogi([*head.parameters(), *words.parameters()], 0.05), head, 1e-4
+    )
+    ids, chances = torch.arange(N), log_uniform(N)
+    for _ in range(200):
+        optimizer.zero_grad()
+        sampled_softmax_loss(head, words(ids), (ids + 1) % N, draw(chances, 4), chances).backward()
+        optimizer.step()
+    assert torch.equal(head(words(ids)).argmax(-1), (ids + 1) % N)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_float32(dtype):
+    head, hidden = TiedOutput(LAYERS["ant"](dtype=dtype)), torch.randn(3, D, dtype=dtype)
+    loss = sampled_softmax_loss(head, hidden, torch.tensor([1, 2, 3]), torch.tensor([5, 6]), torch.ones(N))
+    assert loss.dtype == torch.float32
+    assert loss.isfinite()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: _loss(head=HEAD.embedding), BadInputError, "got a ANTEmbedding, expected an edge_embed.TiedOutput"),
+        (lambda: _loss(hidden=torch.ones(2, 5)), BadInputError, r"must be \[\*, 6\]"),
+        (lambda: _loss(targets=torch.tensor([1])), BadInputError, r"got targets \[1\] and hidden states \[2, 6\]"),
+        (lambda: _loss(targets=torch.tensor([1, N])), IdOutOfRangeError, "id 12 is out of range"),
+        (lambda: _loss(targets=torch.ones(2)), BadInputError, "must be integers"),
+        (lambda: _loss(sampled=torch.tensor([-1])), IdOutOfRangeError, "id -1 is out of range"),
+        (
+            lambda: _loss(sampled=torch.zeros(0, dtype=torch.int64)),
+            BadInputError,
+            r"got 12 chances and sampled ids \[0\]",
+        ),
+        (lambda: _loss(chances=torch.ones(5)), BadInputError, "got 5 chances .* expected 12, one for each row"),
+        (lambda: _loss(chances=torch.eye(N)[0]), BadInputError, "a sampled id whose chance is 0"),
+        (lambda: _loss(chances=-torch.ones(N)[:, None]), BadInputError, r"chances: got \[12, 1\], expected"),
+        (lambda: draw(torch.tensor([1.0, -0.1]), 2), BadInputError, "below 0"),
+        (lambda: draw(torch.tensor([1.0, math.nan]), 2), BadInputError, "not finite"),
+        (lambda: draw(torch.zeros(3), 2), BadInputError, "all 0"),
+        (lambda: draw(torch.zeros(0), 2), BadInputError, "all 0"),
+        (lambda: draw([1, 2], 2), BadInputError, r"chances: got \[1, 2\]"),
+        (lambda: draw(torch.ones(3), 0), BadInputError, "count must be at least 1"),
+        (lambda: log_uniform(0), BadInputError, "num_embeddings must be at least 1"),
+    ],
+)
+def test_mistakes_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def _loss(**changed: object) -> torch.Tensor:
+    given = {
+        "head": HEAD,
+        "hidden": torch.ones(2, D),
+        "targets": torch.tensor([1, 2]),
+        "sampled": torch.tensor([3, 4]),
+        "chances": torch.ones(N),
+    }
+    return sampled_softmax_loss(**{**given, **changed})
