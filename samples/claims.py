@@ -21,7 +21,7 @@ from trials import Trial, choose, run_seed, step_costs
 
 from edge_embed.report.markdown.blocks import join, table
 
-_NAMES = ("ag_news", "sst2")
+_NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *less dense*: the difference within a seed. *at equal bytes*: what the dense model of the same seed loses or gains on

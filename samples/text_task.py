@@ -65,11 +65,6 @@ class TextTask(Task[Model]):
         texts = texts[torch.randperm(len(texts))]
         self.validation, self.training = texts[:held_out], texts[held_out:]
 
-    @property
-    def rows(self) -> int:
-        """Words that have an id."""
-        return len(self.vocabulary)
-
     def batches(self) -> Iterator[Batch]:
         """Ids and classes."""
         for batch in torch.randperm(len(self.training)).split(_BATCH):

@@ -15,12 +15,12 @@ import torch
 from datasets import number_words
 from numpy.typing import NDArray
 from options import data_option
+from tables import MakeTable
 from text_classifier import sentences
 from text_classifier.litert import FileClassifier
 from text_classifier.model import SentenceClassifier, table
 from text_task import TextTask, batches_by_length, encode
 from timing import median_microseconds
-from torch import nn
 from training import Batch, Recipe, train
 
 import edge_embed
@@ -37,9 +37,9 @@ class SentenceTask(TextTask[SentenceClassifier]):
 
     rate = 1e-3
 
-    def model(self, table: nn.Module) -> SentenceClassifier:
+    def model(self, table: MakeTable) -> SentenceClassifier:
         """The classifier."""
-        return SentenceClassifier(table, len(sentences.LABELS))
+        return SentenceClassifier(table(len(self.vocabulary)), len(sentences.LABELS))
 
     def batches(self) -> Iterator[Batch]:
         """Ids and classes."""

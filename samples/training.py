@@ -3,17 +3,16 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
-import numpy as np
 import torch
 from comparison import Comparison, Result
-from numpy.typing import NDArray
 from options import Options
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from tables import MakeTable
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LinearLR
 
@@ -32,7 +31,7 @@ class Recipe:
     """One method: how its table is made and trained.
 
     Attributes:
-        table: makes the embedding layer for a number of rows.
+        table: makes an embedding layer for a number of rows; a model may need several.
         epochs: passes over the training data.
         quick_epochs: the same for a quick run.
         rate: of the optimiser for the table; the rest of the model has the task's.
@@ -40,7 +39,7 @@ class Recipe:
         decay: let all rates fall to zero in a line, a little with every step; else they stay.
     """
 
-    table: Callable[[int], nn.Module]
+    table: MakeTable
     epochs: int
     quick_epochs: int
     rate: float
@@ -55,14 +54,9 @@ class Task(ABC, Generic[Model]):
     higher_is_better: ClassVar[bool] = True
     rate: ClassVar[float] = 3e-3  # of everything but the table
 
-    @property
     @abstractmethod
-    def rows(self) -> int:
-        """Rows of the table."""
-
-    @abstractmethod
-    def model(self, table: nn.Module) -> Model:
-        """The model around an embedding layer, which is its attribute ``table``."""
+    def model(self, table: MakeTable) -> Model:
+        """The model around the embedding layer that ``table`` makes, or several: its attribute ``table``."""
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
@@ -77,14 +71,12 @@ class Task(ABC, Generic[Model]):
         """The metric; the model is in eval mode and no gradient is wanted."""
 
     @abstractmethod
-    def example(self) -> Tensor:
+    def example(self) -> Tensor | tuple[Tensor, ...]:
         """Ids as the exported model will get them; its sizes are examples too."""
 
-    def counts(self) -> NDArray[np.int64]:
-        """How often each row comes up in the training data, [rows]."""
-        ids = torch.cat([batch[0].flatten() for batch in self.batches()])
-        counts: NDArray[np.int64] = torch.bincount(ids, minlength=self.rows).numpy()
-        return counts
+    def ids(self, batch: Batch) -> Sequence[Tensor]:
+        """What a batch looks up in each table."""
+        return batch[:1]
 
 
 def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) -> list[Result]:
@@ -99,7 +91,7 @@ def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) 
 
 def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     """A trained model in eval mode, of the epoch with the best validation score."""
-    model = task.model(recipe.table(task.rows))
+    model = task.model(recipe.table)
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
     rates = LinearLR(optimizer, 1.0, 0.0 if recipe.decay else 1.0, steps)

@@ -11,13 +11,12 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from baselines import cut_down, replace_rows
+from baselines import WAYS, Rows, cut_down, replace_rows
 from candidates import Candidates
+from numpy.typing import NDArray
 from options import Options
-from torch import nn
+from tables import table_bytes, tables
 from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
-
-import edge_embed
 
 TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
@@ -34,8 +33,8 @@ class Trial:
         seed: of everything random.
         validation: the metric of the epoch that was kept.
         test: the same on the test part.
-        table_bytes: as packed; float32 for the dense table.
-        cut_down: the metric of the dense model of this seed with its table cut down to as many bytes, by way.
+        table_bytes: of all tables as packed; float32 for dense ones.
+        cut_down: the metric of the dense model of this seed with its tables cut down to as many bytes, by way.
     """
 
     method: str
@@ -61,10 +60,10 @@ def run_seed(
     for method, setting in chosen.items():
         task, model = _trained(make_task, candidates[method][setting], method, seed, options)
         dense = model if dense is None else dense
-        nbytes = table_bytes(model)
+        nbytes = [table_bytes(table) for table in tables(model)]
         others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
-        trials.append(Trial(method, setting, seed, *scores, nbytes, others))
+        trials.append(Trial(method, setting, seed, *scores, sum(nbytes), others))
     return trials
 
 
@@ -86,29 +85,30 @@ def _trained(
     return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if options.quick else recipe.epochs)
 
 
-def _cut_down_scores(task: Task[Model], dense: Model, nbytes: int) -> dict[str, float]:
-    rows = dense.get_parameter("table.weight").detach().numpy()
+def _cut_down_scores(task: Task[Model], dense: Model, nbytes: Sequence[int]) -> dict[str, float]:
+    weights = [table.get_parameter("weight").detach().numpy() for table in tables(dense)]
+    found = [cut_down(*each) for each in zip(weights, counts(task, weights), nbytes, strict=True)]
     scores = {}
-    for way, found in cut_down(rows, task.counts(), nbytes).items():
-        model = copy.deepcopy(dense)
-        replace_rows(model.get_submodule("table"), found)
-        scores[way] = evaluate(task, model, "test")
+    for way in WAYS:
+        if all(way in rows for rows in found):
+            model = copy.deepcopy(dense)
+            for table, rows in zip(tables(model), found, strict=True):
+                replace_rows(table, rows[way])
+            scores[way] = evaluate(task, model, "test")
     return scores
 
 
-def table_bytes(model: nn.Module) -> int:
-    """Of the table as it is stored."""
-    table = model.get_submodule("table")
-    if isinstance(table, nn.Embedding | nn.EmbeddingBag):
-        return table.weight.nbytes
-    assert isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding)
-    return table.to_packed().nbytes
+def counts(task: Task[Model], weights: Sequence[Rows]) -> list[NDArray[np.int64]]:
+    """How often each row comes up in the training data, [rows] for each table."""
+    looked_up = zip(*(task.ids(batch) for batch in task.batches()), strict=True)
+    flat = [torch.cat([ids.flatten() for ids in batches]) for batches in looked_up]
+    return [torch.bincount(ids, minlength=len(rows)).numpy() for ids, rows in zip(flat, weights, strict=True)]
 
 
 def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
     """Time of training steps relative to those of ``dense``, by method: a ratio a round, in which all take turns."""
     random, batches = np.random.default_rng(0), [batch for _, batch in zip(range(_STEPS), task.batches(), strict=False)]
-    models = {method: task.model(recipe.table(task.rows)).train() for method, recipe in recipes.items()}
+    models = {method: task.model(recipe.table).train() for method, recipe in recipes.items()}
     optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
     rounds: list[dict[str, float]] = []
     for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):

@@ -3,8 +3,8 @@
 from comparison import Result
 from datasets import unpacked
 from options import Options
+from tables import MakeTable
 from text_task import TextTask
-from torch import nn
 from training import Recipe, compare
 
 from ag_news.data import read
@@ -23,9 +23,9 @@ RECIPES = {
 class NewsTask(TextTask[Classifier]):
     """Classes of news."""
 
-    def model(self, table: nn.Module) -> Classifier:
+    def model(self, table: MakeTable) -> Classifier:
         """The classifier."""
-        return Classifier(table)
+        return Classifier(table(len(self.vocabulary)))
 
 
 def run(options: Options) -> list[Result]:

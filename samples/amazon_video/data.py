@@ -31,6 +31,10 @@ class Histories:
         """Histories without what they are tested on, [users, 20]."""
         return self.items[:, :LENGTH]
 
+    def begin(self, most: int) -> "Histories":
+        """Those of the first users."""
+        return Histories(self.num_items, self.items[:most])
+
     def part(self, part: Literal["validation", "test"]) -> tuple[Tensor, Tensor]:
         """Histories [users, 20], and the item after each, [users]."""
         end = LENGTH + (part == "test")

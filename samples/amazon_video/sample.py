@@ -1,17 +1,17 @@
 """Trains the recommender with each table, exports, validates and compares."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from comparison import Result
 from datasets import PADDING, unpacked
 from options import Options
-from torch import Tensor, nn
+from tables import MakeTable
+from torch import Tensor
 from torch.nn import functional
 from training import Batch, Part, Recipe, Task, compare
 
-from amazon_video.data import read
+from amazon_video.data import Histories, read
 from amazon_video.model import TABLES, Recommender
 
 _BATCH = 128
@@ -30,23 +30,17 @@ class NextItemTask(Task[Recommender]):
     """The last item of each user, from the 20 before it.
 
     Args:
-        folder: of the data set.
-        quick: leave out rare items and half of the users.
+        histories: of all users.
     """
 
     metric = f"hits in {_TOP}"
 
-    def __init__(self, folder: Path, quick: bool) -> None:
-        self.histories = read(folder / "Video.txt", least=20 if quick else 1)
+    def __init__(self, histories: Histories) -> None:
+        self.histories = histories
 
-    @property
-    def rows(self) -> int:
-        """Items, and padding."""
-        return self.histories.num_items
-
-    def model(self, table: nn.Module) -> Recommender:
+    def model(self, table: MakeTable) -> Recommender:
         """The recommender."""
-        return Recommender(table)
+        return Recommender(table(self.histories.num_items))
 
     def batches(self) -> Iterator[Batch]:
         """Histories without the items of validation and test; the longest ones together would be no faster."""
@@ -59,7 +53,7 @@ class NextItemTask(Task[Recommender]):
         (ids,) = batch
         known = ids[:, 1:] != PADDING
         states, following = model.states(ids[:, :-1])[known], ids[:, 1:][known]  # [m, d], [m]
-        others = torch.randint(1, self.rows, (_OTHERS,))
+        others = torch.randint(1, self.histories.num_items, (_OTHERS,))
         items = torch.cat((following, others)).unique()  # sorted
         return functional.cross_entropy(model.scores_of(states, items), torch.searchsorted(items, following))
 
@@ -77,5 +71,5 @@ class NextItemTask(Task[Recommender]):
 def run(options: Options) -> list[Result]:
     """Recommend the next video game; the output layer shares the table of items, dense or compressed."""
     with unpacked(options.data, "amazon-video") as folder:
-        task = NextItemTask(folder, options.quick)
-    return compare(task, RECIPES, options)
+        histories = read(folder / "Video.txt", least=20 if options.quick else 1)
+    return compare(NextItemTask(histories), RECIPES, options)

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
-from candidates import Candidates, Table, penalties, rates, sx
+from candidates import Candidates, penalties, rates
 from datasets import number_words
+from methods import ant, dense, sx, tt, vq
 from options import Options
+from tables import MakeTable
 from text_classifier import sentences
 from text_task import TextTask, batches_by_length, encode
-from tied_output import small_embedding
-from torch import nn
 from training import Batch
 
-import edge_embed
 from sst2.model import WIDTH, PhraseClassifier
 
 _HELD_OUT = 5000  # for validation, and as many for the test: the 872 sentences that SST-2 has for it say too little
@@ -23,9 +22,9 @@ _QUICK_PHRASES = 10_000
 class PhraseTask(TextTask[PhraseClassifier]):
     """Praise or blame."""
 
-    def model(self, table: nn.Module) -> PhraseClassifier:
+    def model(self, table: MakeTable) -> PhraseClassifier:
         """The classifier."""
-        return PhraseClassifier(table)
+        return PhraseClassifier(table(len(self.vocabulary)))
 
     def batches(self) -> Iterator[Batch]:
         """Ids and classes."""
@@ -46,28 +45,12 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
     return lambda: PhraseTask(vocabulary, texts, test, _HELD_OUT)
 
 
-def _dense(words: int) -> nn.Module:
-    return small_embedding(words, WIDTH, padding_idx=0)
-
-
-def _vq(num_groups: int) -> Table:
-    return lambda words: edge_embed.DPQEmbedding(words, WIDTH, 16, num_groups, variant="vq", padding_idx=0)
-
-
-def _ant(num_anchors: int) -> Table:
-    return lambda words: edge_embed.ANTEmbedding(words, WIDTH, num_anchors, padding_idx=0)
-
-
-def _tt(rank: int) -> Table:
-    return lambda words: edge_embed.TTEmbedding(words, WIDTH, rank=rank, padding_idx=0)
-
-
 CANDIDATES: Candidates = {
-    "dense": rates(_dense, 6, 3e-3, 1e-3),
-    "dpq vq, K = 16, D = 32": rates(_vq(32), 6, 3e-3, 1e-2),
-    "dpq vq, K = 16, D = 16": rates(_vq(16), 6, 3e-3, 1e-2),
-    "dpq sx, K = 16, D = 32": rates(sx(edge_embed.DPQEmbedding, WIDTH, 32), 6, 3e-3, 1e-2),
-    "ant, A = 20": penalties(_ant(20), 6, 1e-2, 3e-5, 1e-5),
-    "tt, R = 8": rates(_tt(8), 12, 3e-3, 1e-2),
-    "tt, R = 16": rates(_tt(16), 12, 3e-3, 1e-2),
+    "dense": rates(dense(WIDTH), 6, 3e-3, 1e-3),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 6, 3e-3, 1e-2),
+    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 3e-3, 1e-2),
+    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 6, 3e-3, 1e-2),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 6, 1e-2, 3e-5, 1e-5),
+    "tt, R = 8": rates(tt(WIDTH, 8), 12, 3e-3, 1e-2),
+    "tt, R = 16": rates(tt(WIDTH, 16), 12, 3e-3, 1e-2),
 }

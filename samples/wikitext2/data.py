@@ -19,6 +19,10 @@ class Text:
     validation: Tensor
     test: Tensor
 
+    def begin(self, most: int) -> "Text":
+        """The first words of each part."""
+        return Text(self.vocabulary, self.training[:most], self.validation[:most], self.test[:most])
+
 
 def read(folder: Path, least: int) -> Text:
     """Train on ``wiki.valid``, but for its end; test on ``wiki.test``.

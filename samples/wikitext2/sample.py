@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from comparison import Result
 from datasets import unpacked
 from options import Options
-from torch import Tensor, nn
+from tables import MakeTable
+from torch import Tensor
 from torch.nn import functional
 from training import Batch, Part, Recipe, Task, compare
 
-from wikitext2.data import read, windows
+from wikitext2.data import Text, read, windows
 from wikitext2.model import TABLES, LanguageModel
 
 _BATCH = 32
@@ -31,27 +31,19 @@ class WordTask(Task[LanguageModel]):
     """The next word.
 
     Args:
-        folder: of the data set.
-        quick: read a part of the texts, and know fewer words.
+        text: all its parts.
     """
 
     metric = "perplexity"
     higher_is_better = False
 
-    def __init__(self, folder: Path, quick: bool) -> None:
-        text = read(folder, least=5 if quick else 3)
+    def __init__(self, text: Text) -> None:
         self.vocabulary = text.vocabulary
-        most = _QUICK_WORDS if quick else None
-        self.training, self.validation, self.test = text.training[:most], text.validation[:most], text.test[:most]
+        self.training, self.validation, self.test = text.training, text.validation, text.test
 
-    @property
-    def rows(self) -> int:
-        """Words that have an id."""
-        return len(self.vocabulary)
-
-    def model(self, table: nn.Module) -> LanguageModel:
+    def model(self, table: MakeTable) -> LanguageModel:
         """The language model."""
-        return LanguageModel(table)
+        return LanguageModel(table(len(self.vocabulary)))
 
     def batches(self) -> Iterator[Batch]:
         """Rows of words, cut at another place in each epoch."""
@@ -78,5 +70,5 @@ class WordTask(Task[LanguageModel]):
 def run(options: Options) -> list[Result]:
     """Predict words of WikiText-2; the output layer shares the embedding table, dense or compressed."""
     with unpacked(options.data, "wikitext2-valtest") as folder:
-        task = WordTask(folder, options.quick)
-    return compare(task, RECIPES, options)
+        text = read(folder, least=5).begin(_QUICK_WORDS) if options.quick else read(folder, least=3)
+    return compare(WordTask(text), RECIPES, options)

@@ -94,6 +94,8 @@ def test_wikitext2(tmp_path: Path) -> None:
     assert torch.cat((text.training, text.validation)).tolist() == [a, b, a, end, a, 1, b, end, a, b, end]
     assert len(text.validation) == 1  # one word in ten
     assert text.test.tolist() == [b, 1, end]
+    begun = text.begin(2)
+    assert [part.tolist() for part in (begun.training, begun.validation, begun.test)] == [[a, b], [end], [b, 1]]
     assert wikitext2.windows(torch.arange(8), 3).tolist() == [[0, 1, 2, 3], [3, 4, 5, 6]]
 
 
@@ -110,6 +112,12 @@ class TestAmazonVideo:
         assert histories.num_items == 4
         assert histories.items.shape == (2, 22)
         assert histories.items[:, -4:].tolist() == [[0, seven, eight, nine], [nine, eight, seven, nine]]
+
+    def test_the_first_users_keep_the_ids_of_all(self, video: Path) -> None:
+        histories = amazon_video.read(video, least=1)
+        begun = histories.begin(1)
+        assert begun.num_items == histories.num_items
+        assert begun.items.tolist() == histories.items[:1].tolist()
 
     def test_nothing_that_is_tested_is_trained_on(self, video: Path) -> None:
         histories = amazon_video.read(video, least=1)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import training
 from comparison import _times
+from tables import MakeTable
 from tied_output import small_embedding, tied_output
 from torch import Tensor, nn
 from training import Batch, Part, Recipe, Task, evaluate, train
@@ -35,10 +36,8 @@ class Digits(Task[Numbers]):
         self.higher_is_better = higher_is_better  # type: ignore[misc]
         self.kept: list[dict[str, Tensor]] = []
 
-    rows = 6
-
-    def model(self, table: nn.Module) -> Numbers:
-        return Numbers(table)
+    def model(self, table: MakeTable) -> Numbers:
+        return Numbers(table(6))
 
     def batches(self) -> Iterator[Batch]:
         for _ in range(5):

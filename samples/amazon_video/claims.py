@@ -1,0 +1,39 @@
+"""What is tried on Amazon's video games: a recommender whose scores share the table of items."""
+
+from collections.abc import Callable
+
+from candidates import Candidates, penalties, rates
+from datasets import unpacked
+from methods import ant, dense, sx, tt, vq
+from options import Options
+
+from amazon_video.data import Histories, read
+from amazon_video.model import WIDTH
+from amazon_video.sample import NextItemTask
+
+_QUICK_USERS = 6000
+
+
+def make_task(options: Options) -> Callable[[], NextItemTask]:
+    """Makes the task; its parts are always the same."""
+    histories = read_histories(options)
+    return lambda: NextItemTask(histories)
+
+
+def read_histories(options: Options) -> Histories:
+    """All users and items; in a quick run the first users, and items that come up often."""
+    with unpacked(options.data, "amazon-video") as folder:
+        histories = read(folder / "Video.txt", least=20 if options.quick else 1)
+    return histories.begin(_QUICK_USERS) if options.quick else histories
+
+
+CANDIDATES: Candidates = {
+    "dense": rates(dense(WIDTH), 8, 1e-2, decay=True),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 1e-2, decay=True),
+    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 1e-2, decay=True),
+    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 1e-2, decay=True),
+    "ant, A = 50": penalties(ant(WIDTH, 50), 8, 3e-2, 1e-4, 1e-5),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-4, 1e-5),
+    "tt, R = 16": rates(tt(WIDTH, 16), 12, 1e-2, decay=True),
+    "tt, R = 24": rates(tt(WIDTH, 24), 12, 1e-2, decay=True),
+}

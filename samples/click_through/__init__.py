@@ -1,0 +1,1 @@
+"""Whether a user takes an item: three tables."""

@@ -1,0 +1,1 @@
+"""English to German: a small Transformer with a table for each language."""

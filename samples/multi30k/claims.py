@@ -1,0 +1,31 @@
+"""What is tried on Multi30k: a table for each language, both of one method; the output layer shares the second."""
+
+from collections.abc import Callable
+
+from candidates import Candidates, penalties, rates
+from datasets import unpacked
+from methods import ant, dense, sx, tt, vq
+from options import Options
+
+from multi30k.data import read
+from multi30k.model import WIDTH
+from multi30k.task import TranslationTask
+
+_QUICK_PAIRS = 2000
+
+
+def make_task(options: Options) -> Callable[[], TranslationTask]:
+    """Makes the task; its parts are always the same."""
+    with unpacked(options.data, "multi30k") as folder:
+        corpus = read(folder, _QUICK_PAIRS if options.quick else None)
+    return lambda: TranslationTask(corpus)
+
+
+CANDIDATES: Candidates = {
+    "dense": rates(dense(WIDTH), 8, 3e-3, 1e-3, decay=True),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 3e-3, decay=True),
+    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 3e-3, decay=True),
+    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 3e-3, decay=True),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 1e-2, 1e-5, 3e-5),
+    "tt, R = 16": rates(tt(WIDTH, 16), 8, 3e-3, decay=True),
+}

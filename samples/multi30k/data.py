@@ -1,0 +1,71 @@
+"""Multi30k: short descriptions of pictures, in English and German, as rows of word ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import torch
+from datasets import PADDING, UNKNOWN, number_words
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+BEGIN, END = "<s>", "</s>"  # around each translation
+_FILES = {"training": "train", "validation": "val", "test": "test_2016_flickr"}
+_LONGEST = 12  # words: each epoch of all pairs would take minutes
+_LEAST = 3  # words that come up less often are unknown
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentences and their translations, each int64 [pairs, words], padded at the end."""
+
+    source: Tensor
+    target: Tensor
+
+    def __getitem__(self, index: slice | Tensor) -> "Pairs":
+        return Pairs(self.source[index], self.target[index])
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All parts, and the ids by word of both languages."""
+
+    source_vocabulary: dict[str, int]
+    target_vocabulary: dict[str, int]
+    training: Pairs
+    validation: Pairs
+    test: Pairs
+
+
+def read(folder: Path, most: int | None = None) -> Corpus:
+    """Read the texts, which are in lower case with spaces between words.
+
+    Args:
+        folder: with both languages of each part.
+        most: pairs of each part.
+
+    Returns:
+        Pairs of at most twelve words in each language.
+    """
+    texts = {part: _short(folder, part)[:most] for part in _FILES}
+    english, german = ([pair[at] for pair in texts["training"]] for at in (0, 1))
+    source, target = (number_words(chain(*sentences), _LEAST) for sentences in (english, german))
+    parts = {part: Pairs(*map(_encode, zip(*pairs, strict=True), (source, target))) for part, pairs in texts.items()}
+    return Corpus(source, target, **parts)
+
+
+def _short(folder: Path, part: str) -> list[tuple[list[str], list[str]]]:
+    """Words of both languages, of each pair that is short enough."""
+    paths = [folder / f"{_FILES[part]}.lc.norm.tok.{language}" for language in ("en", "de")]
+    lines = zip(*(path.read_text(encoding="utf-8").splitlines() for path in paths), strict=True)
+    pairs = [(english.split(), german.split()) for english, german in lines]
+    return [(english, [BEGIN, *german, END]) for english, german in pairs if max(len(english), len(german)) <= _LONGEST]
+
+
+def _encode(sentences: Sequence[list[str]], vocabulary: dict[str, int]) -> Tensor:
+    rows = [torch.tensor([vocabulary.get(word, UNKNOWN) for word in words]) for words in sentences]
+    return pad_sequence(rows, batch_first=True, padding_value=PADDING)

@@ -1,0 +1,74 @@
+"""Translating: the task that is trained."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from datasets import PADDING
+from tables import MakeTable
+from torch import Tensor, nn
+from torch.nn import functional
+from training import Batch, Part, Task
+
+from multi30k.data import Corpus, Pairs
+from multi30k.model import Translator
+
+_BATCH = 64
+
+
+class TranslationTask(Task[Translator]):
+    """Each word of a translation, from the sentence and the words before.
+
+    Args:
+        corpus: all its parts.
+    """
+
+    metric = "perplexity"
+    higher_is_better = False
+    rate = 1e-3
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+
+    def model(self, table: MakeTable) -> Translator:
+        """The translator."""
+        sizes = {"source": len(self.corpus.source_vocabulary), "target": len(self.corpus.target_vocabulary)}
+        return Translator(nn.ModuleDict({name: table(rows) for name, rows in sizes.items()}))
+
+    def batches(self) -> Iterator[Batch]:
+        """Sentences and translations in random order; those of a batch are about as long, for padding costs time."""
+        training = self.corpus.training
+        lengths = (training.target != PADDING).sum(1)
+        for several in torch.randperm(len(training)).split(16 * _BATCH):
+            for batch in several[lengths[several].argsort()].split(_BATCH):
+                yield _cut(training[batch])
+
+    def ids(self, batch: Batch) -> Sequence[Tensor]:
+        """Those of both languages."""
+        return batch
+
+    def loss(self, model: Translator, batch: Batch) -> Tensor:
+        """Mean cross entropy of the next words of the translations."""
+        source, target = batch
+        logits = model(source, target[:, :-1])
+        return functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PADDING)
+
+    def score(self, model: Translator, part: Part) -> float:
+        """Perplexity; words without an id are one word, ``<unk>``."""
+        pairs: Pairs = getattr(self.corpus, part)
+        total = words = 0.0
+        for rows in torch.arange(len(pairs)).split(_BATCH):
+            batch = _cut(pairs[rows])
+            known = int((batch[1][:, 1:] != PADDING).sum())
+            total, words = total + float(self.loss(model, batch)) * known, words + known
+        return math.exp(total / words)
+
+    def example(self) -> tuple[Tensor, ...]:
+        """A few sentences and translations."""
+        return _cut(self.corpus.test[:4])
+
+
+def _cut(pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Both languages, without the columns that are all padding."""
+    source, target = (ids[:, : int((ids != PADDING).sum(1).max())] for ids in (pairs.source, pairs.target))
+    return source, target

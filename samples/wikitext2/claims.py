@@ -1,0 +1,34 @@
+"""What is tried on WikiText-2: a language model whose output layer shares the table."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from candidates import Candidates, penalties, rates
+from datasets import unpacked
+from methods import ant, dense, sx, tt, vq
+from options import Options
+
+from wikitext2.data import read
+from wikitext2.model import WIDTH
+from wikitext2.sample import WordTask
+
+_QUICK_WORDS = 15_000
+_TEST = 60_000  # words: each of many tables that share the output layer is scored on them
+
+
+def make_task(options: Options) -> Callable[[], WordTask]:
+    """Makes the task; its parts are always the same."""
+    with unpacked(options.data, "wikitext2-valtest") as folder:
+        text = read(folder, least=5)
+    text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:_TEST])
+    return lambda: WordTask(text)
+
+
+CANDIDATES: Candidates = {
+    "dense": rates(dense(WIDTH), 8, 1e-2, 3e-3, decay=True),
+    "dpq vq, K = 16, D = 64": rates(vq(WIDTH, 16, 64), 10, 1e-2, decay=True),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 10, 1e-2, decay=True),
+    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 1e-2, decay=True),
+    "ant, A = 100": penalties(ant(WIDTH, 100), 8, 1e-2, 3e-4, 1e-4),
+    "tt, R = 16": rates(tt(WIDTH, 16), 8, 1e-2, decay=True),
+}

@@ -1,0 +1,96 @@
+"""Clicks on items: what is learned, what is tested, and what a score says."""
+
+import pytest
+import torch
+
+pytest.importorskip("sklearn", reason="scikit-learn, which has the AUC, is missing: pip install 'edge-embed[dev]'")
+
+from amazon_video.data import Histories
+from click_through.model import WIDTH, ClickModel
+from click_through.task import ClickTask
+from torch import Tensor, nn
+
+USERS = 30
+# As `amazon_video.data.read` gives them: user i has from three to eight items from 10 i + 1 on.
+ITEMS = torch.zeros(USERS, 22, dtype=torch.int64)
+for user in range(USERS):
+    ITEMS[user, 22 - (3 + user % 6) :] = torch.arange(3 + user % 6) + 10 * user + 1
+
+
+@pytest.fixture
+def task() -> ClickTask:
+    return ClickTask(Histories(10 * USERS, ITEMS))
+
+
+class Knowing(nn.Module):
+    """Knows what each user takes next, and nothing else."""
+
+    def __init__(self, right: bool) -> None:
+        super().__init__()
+        self.right = right
+
+    def forward(self, users: Tensor, items: Tensor, recent: Tensor) -> Tensor:
+        follows = (items == recent[:, -1] + 1).float()
+        return follows if self.right else -follows
+
+
+class TestClicks:
+    def test_nothing_that_is_tested_is_trained_on(self, task: ClickTask) -> None:
+        (batch,) = task.batches()
+        _, items, recent, taken = batch
+        clicks = ITEMS[:, :20]
+        assert sorted(items[taken == 1].tolist()) == clicks[clicks > 0].tolist()
+        assert not set(ITEMS[:, 20:].flatten().tolist()) & set(recent.flatten().tolist())
+
+    def test_recent_items_are_those_before(self, task: ClickTask) -> None:
+        (batch,) = task.batches()
+        rows = {int(item): before.tolist() for _, item, before, taken in zip(*batch, strict=True) if taken}
+        assert rows[1] == rows[51] == [0, 0, 0, 0, 0]
+        assert rows[23] == [0, 0, 0, 21, 22]
+        assert rows[56] == [51, 52, 53, 54, 55]
+
+    def test_others_are_the_items_of_other_clicks(self, task: ClickTask) -> None:
+        (batch,) = task.batches()
+        users, items, recent, taken = batch
+        clicks, others = taken == 1, taken == 0
+        assert torch.equal(users[clicks], users[others])
+        assert torch.equal(recent[clicks], recent[others])
+        assert sorted(items[clicks].tolist()) == sorted(items[others].tolist())
+        assert float((items[clicks] != items[others]).float().mean()) > 0.8
+
+    def test_each_table_has_rows_for_all_ids(self, task: ClickTask) -> None:
+        model = task.model(lambda rows: nn.Embedding(rows, WIDTH, padding_idx=0))
+        (batch,) = task.batches()
+        sizes = [table.num_embeddings for table in model.table.values()]
+        assert sizes == [USERS + 1, 10 * USERS, 10 * USERS]
+        assert all(int(ids.max()) < size for ids, size in zip(task.ids(batch), sizes, strict=True))
+
+
+class TestScore:
+    def test_it_is_one_for_who_knows(self, task: ClickTask) -> None:
+        for part in ("validation", "test"):
+            right, wrong = (task.score(Knowing(each), part) for each in (True, False))  # type: ignore[arg-type]
+            assert right == 1 - wrong
+            assert right > 0.9  # now and then the other item is the own one
+
+    def test_it_is_the_same_again(self, task: ClickTask) -> None:
+        model = task.model(lambda rows: nn.Embedding(rows, WIDTH)).eval()
+        with torch.no_grad():
+            assert task.score(model, "test") == task.score(model, "test")
+
+
+class TestModel:
+    def test_every_table_matters(self) -> None:
+        torch.manual_seed(0)
+        model = ClickModel(nn.ModuleDict({name: nn.Embedding(5, WIDTH) for name in ("user", "item", "recent")})).eval()
+        ids = [torch.tensor([1]), torch.tensor([1]), torch.tensor([[1, 2]])]
+        for at in range(3):
+            other = [*ids]
+            other[at] = ids[at] + 1
+            assert not torch.allclose(model(*ids), model(*other))
+
+    def test_padding_does_not_count(self) -> None:
+        tables = nn.ModuleDict({name: nn.Embedding(5, WIDTH, padding_idx=0) for name in ("user", "item", "recent")})
+        model, user = ClickModel(tables).eval(), torch.tensor([1])
+        short, padded = torch.tensor([[3, 4]]), torch.tensor([[0, 0, 0, 3, 4]])
+        torch.testing.assert_close(model(user, user, short), model(user, user, padded))

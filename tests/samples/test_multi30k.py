@@ -1,0 +1,100 @@
+"""Translations: what is read, and what the model may look at."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from multi30k.data import Corpus, Pairs, read
+from multi30k.model import WIDTH, Translator
+from multi30k.task import TranslationTask
+from torch import Tensor, nn
+
+SIZES = {"source": 9, "target": 7}
+
+
+@pytest.fixture
+def model() -> Translator:
+    torch.manual_seed(0)
+    return Translator(nn.ModuleDict({name: nn.Embedding(rows, WIDTH) for name, rows in SIZES.items()})).eval()
+
+
+class TestData:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        texts = {
+            "train": ("a man\na a man runs\n" + "a " * 13, "ein mann\nein ein mann mann\nein"),
+            "val": ("a dog\n", "ein hund\n"),
+            "test_2016_flickr": ("man\na\n", "mann\nein ein ein\n"),
+        }
+        for name, (english, german) in texts.items():
+            (tmp_path / f"{name}.lc.norm.tok.en").write_text(english, encoding="utf-8")
+            (tmp_path / f"{name}.lc.norm.tok.de").write_text(german, encoding="utf-8")
+        return tmp_path
+
+    def test_short_pairs_are_rows(self, folder: Path) -> None:
+        corpus = read(folder)
+        assert corpus.source_vocabulary == {"<pad>": 0, "<unk>": 1, "a": 2}  # three times at least
+        assert corpus.training.source.tolist() == [[2, 1, 0, 0], [2, 2, 1, 1]]
+        begin, end, ein, mann = (corpus.target_vocabulary.get(word, 1) for word in ("<s>", "</s>", "ein", "mann"))
+        assert corpus.training.target.tolist() == [[begin, ein, mann, end, 0, 0], [begin, ein, ein, mann, mann, end]]
+        assert corpus.validation.target.tolist() == [[begin, ein, 1, end]]
+        assert len(corpus.test) == 2
+
+    def test_a_part_may_do(self, folder: Path) -> None:
+        corpus = read(folder, most=1)
+        assert len(corpus.training) == len(corpus.test) == 1
+
+
+class TestModel:
+    def test_words_to_come_are_not_seen(self, model: Translator) -> None:
+        source, target = torch.randint(1, 9, (2, 5)), torch.randint(1, 7, (2, 6))
+        other = target.clone()
+        other[:, 4:] = target[:, 4:] % 6 + 1
+        got, expected = model(source, other), model(source, target)
+        torch.testing.assert_close(got[:, :4], expected[:, :4])
+        assert not torch.allclose(got[:, 4:], expected[:, 4:])
+
+    def test_the_sentence_is_seen_and_its_padding_is_not(self, model: Translator) -> None:
+        source, target = torch.tensor([[3, 4]]), torch.tensor([[2, 3, 4]])
+        padded, other = torch.tensor([[3, 4, 0, 0]]), torch.tensor([[3, 5]])
+        torch.testing.assert_close(model(source, target), model(padded, target))
+        assert not torch.allclose(model(source, target), model(other, target))
+
+    def test_the_output_layer_shares_the_table_of_the_target(self, model: Translator) -> None:
+        assert model.get_parameter("words.weight") is model.get_parameter("table.target.weight")
+
+
+class Even(nn.Module):
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return torch.zeros(*target.shape, SIZES["target"])
+
+
+class TestTask:
+    @pytest.fixture
+    def task(self) -> TranslationTask:
+        lengths = torch.randint(2, 7, (200, 1))
+        ids = torch.randint(1, 7, (200, 7)) * (torch.arange(7) < lengths)
+        pairs = Pairs(ids, ids)
+        return TranslationTask(Corpus({}, {}, pairs, pairs, pairs[:5]))
+
+    def test_perplexity_of_a_model_that_knows_nothing(self, task: TranslationTask) -> None:
+        for part in ("validation", "test"):
+            assert task.score(Even(), part) == pytest.approx(7, rel=1e-5)  # type: ignore[arg-type]
+
+    def test_every_word_counts_once(self, task: TranslationTask, model: Translator) -> None:
+        """Not every batch: sentences of the last one are fewer, and all are of several lengths."""
+        pairs = task.corpus.validation
+        losses = []
+        with torch.no_grad():
+            for words in pairs.target:
+                known = words[words != 0].unsqueeze(0)
+                losses += (
+                    model(known, known[:, :-1])[0].log_softmax(-1).gather(1, known[0, 1:, None]).flatten().tolist()
+                )
+            assert task.score(model, "validation") == pytest.approx(math.exp(-sum(losses) / len(losses)), rel=1e-4)
+
+    def test_an_epoch_has_every_pair_once(self, task: TranslationTask) -> None:
+        rows = [words for source, _ in task.batches() for words in source.tolist()]
+        expected = sorted([word for word in row if word] for row in task.corpus.training.source.tolist())
+        assert sorted([word for word in row if word] for row in rows) == expected
