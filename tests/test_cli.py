@@ -16,6 +16,7 @@ from torch import nn
 
 import edge_embed
 from edge_embed.cli import main
+from edge_embed.compression.order import by_frequency
 
 
 class Classifier(nn.Module):
@@ -243,6 +244,22 @@ def test_a_result_that_cannot_be_written_costs_one_line(exported: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "Error: output: No space left on device\n"
+
+
+@pytest.mark.parametrize("target", ["onnx", "tflite"])
+def test_a_table_with_an_order_of_its_own_goes_through_every_command(tmp_path: Path, target: str) -> None:
+    if target == "tflite":
+        pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+    torch.manual_seed(0)
+    words = edge_embed.TREmbedding(60, 12, 2, padding_idx=3, row_order=by_frequency(torch.rand(60), padding_idx=3))
+    saved, exported = tmp_path / "model.pt", tmp_path / f"model.{target}"
+    edge_embed.save(words, saved, torch.tensor([[3, 1, 2]]))
+    assert run("export", saved, "--target", target, "-o", exported, "--quiet").exit_code == 0
+    (table,) = json.loads(run("inspect", exported, "--verify", "--json").stdout)["tables"]
+    assert (table["inference_bytes"]["row_order"], table["hash_status"]) == (4 * 60, "matches")
+    result = run("validate", saved, exported, "--iterations", 2, "--warmup", 0)
+    assert result.exit_code == 0, result.output
+    assert "all checks that ran passed" in result.output
 
 
 def test_help_does_not_wait_for_torch() -> None:

@@ -55,7 +55,8 @@ def _row(packed: Packed) -> tuple[float, float]:
     assert isinstance(packed, PackedTT)
     chain = _chain(packed.shape.row_shape, packed.shape.col_shape, packed.shape.ranks, rows=1)
     # A slice that many rows share is in a cache: what comes from memory is no more than the cores once.
-    return chain, min(packed.nbytes / n, sum(core[0].nbytes for core in packed.cores))
+    order_bytes = 0 if packed.row_order is None else packed.row_order.itemsize
+    return chain, order_bytes + min(packed.nbytes / n - order_bytes, sum(core[0].nbytes for core in packed.cores))
 
 
 def _logits(packed: Packed, batch: int) -> float:

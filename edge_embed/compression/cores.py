@@ -69,6 +69,7 @@ def fit(
     tolerance: float | None,
     padding_idx: int | None,
     shapes: Shapes,
+    row_order: Tensor | None,
 ) -> Layer:
     """A trainable layer ``make`` whose cores give ``weight`` as well as the limit allows; see `tt.fit` and `tr.fit`."""
     given = [name for name, value in (("rank", rank), ("ratio", ratio), ("tolerance", tolerance)) if value is not None]
@@ -78,12 +79,12 @@ def fit(
         raise BadInputError(f"tolerance must be {_LEAST_TOLERANCE:g} to below 1, got {tolerance!r:.80}")
     n, dim = table_size(weight)
     most = 1 if tolerance is not None else rank
-    pattern = make(n, dim, most, *shapes, padding_idx=padding_idx, device="meta", ratio=ratio)
-    table = DenseTable(weight, pattern.padding_idx)
+    pattern = make(n, dim, most, *shapes, padding_idx=padding_idx, device="meta", ratio=ratio, row_order=row_order)
+    table = DenseTable(weight, pattern.padding_idx, row_order)
     steps = len(pattern.row_shape) - 1
     limit = Limit(pattern.ranks) if tolerance is None else Limit(None, tolerance**2 * table.energy / steps)
     cores = decompose(table, pattern.row_shape, pattern.col_shape, limit, first)
-    return make.from_cores([core.float() for core in balanced(cores)], n, padding_idx)
+    return make.from_cores([core.float() for core in balanced(cores)], n, pattern.padding_idx, row_order)
 
 
 def decompose(

@@ -40,14 +40,17 @@ class DenseTable:
     Args:
         weight: array (memory-mapped too) or tensor on any device; it is not changed.
         padding_idx: a row that is not learned, from 0 on, or None.
+        row_order: for each row of ``weight`` its place among those that are read, a permutation [n] in which the
+            padding row keeps its place; None for the order of ``weight``.
 
     Raises:
         BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
     """
 
-    def __init__(self, weight: Weight, padding_idx: int | None) -> None:
+    def __init__(self, weight: Weight, padding_idx: int | None, row_order: Tensor | None = None) -> None:
         self.num_embeddings, self.embedding_dim = table_size(weight)
         self._weight, self._padding = weight, padding_idx
+        self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
         self.energy = self._energy()
 
     def _energy(self) -> float:
@@ -56,7 +59,8 @@ class DenseTable:
         for block in self.blocks(self.num_embeddings):
             finite = block.float().isfinite().all(1)
             if not finite.all():
-                row = begin + int(finite.int().argmin())
+                place = begin + int(finite.int().argmin())
+                row = place if self._ids is None else int(self._ids[place])
                 raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
             total += float(block.square().sum())
             begin += len(block)
@@ -74,11 +78,14 @@ class DenseTable:
 
     def _block(self, begin: int, end: int) -> Tensor:
         block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
-        part = self._weight[begin:end]
+        part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
         block[: len(part)] = _float64(part)
         if self._padding is not None and begin <= self._padding < end:
             block[self._padding - begin] = 0
         return block
+
+    def _rows(self, ids: Tensor) -> Weight:
+        return self._weight[ids.to(self._weight.device) if isinstance(self._weight, Tensor) else ids.numpy()]
 
 
 def _float64(part: Weight) -> Tensor:

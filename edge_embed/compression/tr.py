@@ -21,6 +21,7 @@ def fit(
     *,
     ratio: float | None = None,
     tolerance: float | None = None,
+    row_order: Tensor | None = None,
 ) -> TREmbedding:
     """A trainable `TREmbedding` near to a dense table.
 
@@ -29,7 +30,7 @@ def fit(
     nothing bounds the error of given ranks; the bound of ``tolerance`` holds.
     """
     shapes = row_shape, col_shape, num_cores
-    return cores.fit(TREmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes)
+    return cores.fit(TREmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes, row_order)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

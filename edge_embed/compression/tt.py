@@ -20,6 +20,7 @@ def fit(
     *,
     ratio: float | None = None,
     tolerance: float | None = None,
+    row_order: Tensor | None = None,
 ) -> TTEmbedding:
     """A trainable `TTEmbedding` near to a dense table.
 
@@ -36,15 +37,17 @@ def fit(
         ratio: in place of ``rank``, as of `TTEmbedding`.
         tolerance: in place of ``rank``: the smallest ranks, step by step, with which ||E - weight|| is at most this
             times ||weight|| (Frobenius); 1e-5 to below 1.
+        row_order: as of `TTEmbedding`: the cores are fitted to the rows in this order, such as one of
+            `edge_embed.compression.order`.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes or limits, or numbers that float32 cannot hold.
+        BadInputError: for impossible sizes or limits, numbers that float32 cannot hold, or an order that is none.
     """
     shapes = row_shape, col_shape, num_cores
-    return cores.fit(TTEmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes)
+    return cores.fit(TTEmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes, row_order)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from edge_embed.inspection.report import (
 )
 from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
+from edge_embed.packed.tt_shape import TTShape
 
 _PROTOBUF_LIMIT = 2**31 - 1
 # Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
@@ -126,6 +128,8 @@ class _Inspection:
         return [table for table in found if table is not None]
 
     def _table(self, name: str, used: OnnxTable | None, noted: TableEntry | None) -> TableInfo | None:
+        if noted is not None and used is not None:
+            used = _with_order(used, noted)
         table = used
         if noted is not None:
             if used is not None:
@@ -206,6 +210,13 @@ class _Inspection:
         if not isinstance(value, kind):
             raise BadInputError(f"{key}: got {value!r:.80}, expected a JSON {kind.__name__}: export it again")
         return value
+
+
+def _with_order(used: OnnxTable, noted: TableEntry) -> OnnxTable:
+    """A table of plain nodes with its order, where a session saved them: it inlines the nodes around them."""
+    if not isinstance(used.shape, TTShape) or replace(used.shape, has_row_order=True) != noted.shape:
+        return used
+    return replace(used, shape=noted.shape, initializers={**used.initializers, "row_order": f"{used.name}.row_order"})
 
 
 def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable:

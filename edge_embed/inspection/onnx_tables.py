@@ -44,10 +44,15 @@ def _ant_shape(attributes: Attributes, tensors: Specs) -> TableShape:
 
 
 def _tt_shape(attributes: Attributes, tensors: Specs) -> TableShape:
-    _check_ranks(tensors, dict.fromkeys(tensors, 4))
-    rows, befores, columns, afters = zip(*(spec.shape for spec in tensors.values()), strict=True)
-    value_type = _value_type(tensors["core_0"])
-    return TTShape(attributes["num_embeddings"], rows, columns, (befores[0], *afters), value_type)
+    cores = {name: spec for name, spec in tensors.items() if name != "row_order"}
+    _check_ranks(cores, dict.fromkeys(cores, 4))
+    rows, befores, columns, afters = zip(*(spec.shape for spec in cores.values()), strict=True)
+    sizes = attributes["num_embeddings"], rows, columns, (befores[0], *afters)
+    return TTShape(*sizes, _value_type(cores["core_0"]), has_row_order="row_order" in tensors)
+
+
+def _core_names(count: int) -> tuple[str, ...]:
+    return tuple(f"core_{k}" for k in range(min(max(count, MIN_CORES), MAX_CORES)))
 
 
 def _value_type(spec: TensorSpec) -> str:
@@ -91,7 +96,13 @@ _METHODS = {
     ),
     "TT": _Method(
         PackedTT.method,
-        lambda count: tuple(f"core_{k}" for k in range(min(max(count, MIN_CORES), MAX_CORES))),
+        _core_names,
+        ("num_embeddings", "padding_idx"),
+        _tt_shape,
+    ),
+    "TTOrdered": _Method(
+        PackedTT.method,
+        lambda count: (*_core_names(count - 1), "row_order"),
         ("num_embeddings", "padding_idx"),
         _tt_shape,
     ),

@@ -1,6 +1,7 @@
 """A saved program: its tables as the graph uses them, trainable or frozen, without packing them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,16 @@ def _ant_frozen(
     return ANTShape(row_offsets.shape[0] - 1, dim, num_anchors, weights.shape[0], *types), padding_idx
 
 
-def _tt(cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> Sizes:
+def _tt(cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> tuple[TTShape, int | None]:
     rows, befores, columns, afters = zip(*(core.shape for core in cores), strict=True)
     return TTShape(num_embeddings, rows, columns, (befores[0], *afters), _value_type(cores[0])), padding_idx
+
+
+def _tt_ordered(cores: list[Tensor], row_order: Tensor, num_embeddings: int, padding_idx: int | None) -> Sizes:
+    if row_order.shape != (num_embeddings,):
+        raise BadInputError(f"row_order: got {list(row_order.shape)}, expected [{num_embeddings}]")
+    shape, padding_idx = _tt(cores, num_embeddings, padding_idx)
+    return replace(shape, has_row_order=True), padding_idx
 
 
 def _positive(transform: Tensor) -> int:
@@ -100,6 +108,7 @@ _FORMS: dict[TableOperators, tuple[str, State, Callable[..., Sizes]]] = {
     dpq.TRAINABLE: (PackedDPQ.method, "trainable", _dpq_trainable),
     dpq.FROZEN: (PackedDPQ.method, "frozen", _dpq_frozen),
     tt.TT: (PackedTT.method, "stored", _tt),
+    tt.ORDERED: (PackedTT.method, "stored", _tt_ordered),
 }
 # Each operator: its form, and how many arguments come before the table.
 _READERS = {operator: (form, len(LEADING[use])) for form in _FORMS for use, operator in form.uses.items()}

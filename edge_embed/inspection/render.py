@@ -186,7 +186,7 @@ def _ant_layout(values: Mapping[str, Any]) -> str:
 
 def _tt_layout(values: Mapping[str, Any]) -> str:
     rows, columns, ranks = ("x".join(map(str, values[name])) for name in ("row_shape", "col_shape", "ranks"))
-    return f"I={rows} J={columns} R={ranks}"
+    return f"I={rows} J={columns} R={ranks}" + (", ordered" if "has_row_order" in values else "")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _Method:
 _METHODS = {
     PackedDPQ.method: _Method(_dpq_layout, "codes", "values", "value"),
     PackedANT.method: _Method(_ant_layout, "transform", "anchors", "anchors"),
-    PackedTT.method: _Method(_tt_layout, "", "cores", "core_"),
+    PackedTT.method: _Method(_tt_layout, "order", "cores", "core_"),
 }
 
 

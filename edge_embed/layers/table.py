@@ -50,7 +50,7 @@ class CompressedEmbedding(nn.Module, ABC):
         for name, size in (("num_embeddings", num_embeddings), ("embedding_dim", embedding_dim)):
             check_count(name, size)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+        self.padding_idx = checked_padding(padding_idx, num_embeddings)
         self.dtype = dtype or torch.get_default_dtype()
         if not self.dtype.is_floating_point:
             raise BadInputError(f"dtype must be a float type, got {self.dtype}")
@@ -255,7 +255,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
     """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:
         return None

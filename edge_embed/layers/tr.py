@@ -31,6 +31,7 @@ class TREmbedding(TTEmbedding):
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``.
         ratio: in place of ``rank``: the largest R that makes ``compression_ratio`` at least this.
+        row_order: as for `TTEmbedding`.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).

@@ -20,6 +20,7 @@ from edge_embed.layers.table import CompressedEmbedding, check_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
+from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
@@ -34,7 +35,10 @@ class TTEmbedding(CompressedEmbedding):
     is never built, neither in training nor later.
 
     Rows whose ids share leading digits share cores, so the order of the vocabulary matters; the paper sorts it by
-    frequency. Its compression ratio is n d / sum_k I_k R_{k-1} J_k R_k.
+    frequency. Ids that are ordered so already need no more; for others ``row_order`` gives the table an order of its
+    own (`edge_embed.compression.order` makes some), which is stored and exported with it, 4 bytes a row.
+
+    Its compression ratio is n d / sum_k I_k R_{k-1} J_k R_k, where the n numbers of a ``row_order`` count too.
 
     A checkpoint of another n is refused, as every layer does it. Cores alone do not tell n: ``state_dict()`` notes it
     in the metadata that ``torch.save`` writes, but a safetensors file has tensors only and is not checked.
@@ -51,16 +55,19 @@ class TTEmbedding(CompressedEmbedding):
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.
         ratio: in place of ``rank``: the largest R that makes ``compression_ratio`` at least this.
+        row_order: int64 [n]: for each id its row in the cores, a permutation where the padding row keeps its place.
 
     Shape:
         ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
 
     Raises:
-        BadInputError: for impossible sizes, a ratio that no rank reaches, or ids that are not integers.
+        BadInputError: for impossible sizes, a ratio that no rank reaches, a ``row_order`` that is no such
+            permutation, or ids that are not integers.
         IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
     """
 
     cores: nn.ParameterList
+    row_order: Tensor | None
 
     def __init__(
         self,
@@ -74,8 +81,10 @@ class TTEmbedding(CompressedEmbedding):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         ratio: float | None = None,
+        row_order: Tensor | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
+        self._set_row_order(row_order, device)
         count = factorization.number_of_cores(num_cores, row_shape, col_shape)
         rows = factorization.row_shape(num_embeddings, count) if row_shape is None else row_shape
         columns = factorization.column_shape(embedding_dim, count) if col_shape is None else col_shape
@@ -91,6 +100,19 @@ class TTEmbedding(CompressedEmbedding):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))
         self.reset_parameters()
+
+    def _set_row_order(self, row_order: Tensor | None, device: torch.device | str | None = None) -> None:
+        """Keep an order as a buffer, which is no part of ``state_dict()`` where there is none."""
+        if row_order is not None:
+            if not isinstance(row_order, Tensor):
+                got = f"got a {type(row_order).__name__}"
+                raise BadInputError(
+                    f"row_order: {got}, expected a tensor: give torch.from_numpy(row_order) for an array"
+                )
+            if not row_order.is_meta:
+                checked_row_order(row_order.cpu().numpy(), self.num_embeddings, self.padding_idx)
+            row_order = row_order.to(device, torch.int64, copy=True)
+        self.register_buffer("row_order", row_order)
 
     def _check_columns(self) -> None:
         width = math.prod(self.col_shape)
@@ -127,7 +149,8 @@ class TTEmbedding(CompressedEmbedding):
         return found
 
     def _ratio(self, ranks: Sequence[int]) -> float:
-        return self.num_embeddings * self.embedding_dim / sum(map(math.prod, self._shapes(ranks)))
+        ordered = 0 if self.row_order is None else self.num_embeddings
+        return self.num_embeddings * self.embedding_dim / (sum(map(math.prod, self._shapes(ranks))) + ordered)
 
     def _shapes(self, ranks: Sequence[int]) -> list[tuple[int, int, int, int]]:
         """[I_k, R_{k-1}, J_k, R_k] of all cores."""
@@ -146,11 +169,17 @@ class TTEmbedding(CompressedEmbedding):
             nn.init.normal_(core, std=(variance / paths) ** (0.5 / count))
 
     @classmethod
-    def from_cores(cls, cores: Sequence[Tensor], num_embeddings: int, padding_idx: int | None = None) -> Self:
+    def from_cores(
+        cls,
+        cores: Sequence[Tensor],
+        num_embeddings: int,
+        padding_idx: int | None = None,
+        row_order: Tensor | None = None,
+    ) -> Self:
         """A trainable layer over a copy of ``cores`` made elsewhere, [I_k, R_{k-1}, J_k, R_k] each, of one type.
 
         Raises:
-            BadInputError: if they are no tensors, or do not fit one another, or n.
+            BadInputError: if they are no tensors, or do not fit one another, or n; if ``row_order`` is no permutation.
         """
         if not all(isinstance(core, Tensor) for core in cores):
             got = ", ".join(sorted({type(core).__name__ for core in cores}))
@@ -161,14 +190,16 @@ class TTEmbedding(CompressedEmbedding):
         layer = cls._for_shapes([core.shape for core in cores], num_embeddings, padding_idx, *types)
         copies = (core.detach().clone(memory_format=torch.contiguous_format) for core in cores)
         layer.cores = nn.ParameterList(map(nn.Parameter, copies))
+        layer._set_row_order(row_order, cores[0].device)
         return layer
 
     @classmethod
     def from_packed(cls, packed: PackedTT) -> Self:
-        """A frozen layer over the cores of ``packed``, which are copied."""
+        """A frozen layer over the cores and the order of ``packed``, which are copied."""
         shapes = [core.shape for core in packed.cores]
         layer = cls._for_shapes(shapes, packed.num_embeddings, packed.padding_idx)
         layer._become_frozen([torch.tensor(core) for core in packed.cores])
+        layer._set_row_order(None if packed.row_order is None else torch.from_numpy(packed.row_order))
         return layer
 
     @classmethod
@@ -198,7 +229,7 @@ class TTEmbedding(CompressedEmbedding):
 
     @property
     def compression_ratio(self) -> float:
-        """Numbers of the dense table over numbers of the cores, the ratio of the paper."""
+        """Numbers of the dense table over numbers of the cores and of ``row_order``; without it the paper's ratio."""
         return self._ratio(self.ranks)
 
     @property
@@ -218,7 +249,7 @@ class TTEmbedding(CompressedEmbedding):
 
     def to_packed(self) -> PackedTT:
         """The packed form: the cores as they are."""
-        return tt.pack(self._cores(), self.num_embeddings, self.padding_idx)
+        return tt.pack(self._cores(), self.num_embeddings, self.padding_idx, self.row_order)
 
     def freeze(self, value_type: StoredType | None = None) -> Self:
         """Make the cores buffers, in place.
@@ -233,7 +264,8 @@ class TTEmbedding(CompressedEmbedding):
         cores = [core.detach() for core in self._cores()]
         if value_type is not None:
             cores = [rounded(core, value_type) for core in cores]
-        tt.pack(cores, self.num_embeddings, self.padding_idx)  # refuses what cannot be stored, before anything is lost
+        # Refuses what cannot be stored, before anything is lost.
+        tt.pack(cores, self.num_embeddings, self.padding_idx, self.row_order)
         self._become_frozen(cores)
         return self
 
@@ -252,7 +284,10 @@ class TTEmbedding(CompressedEmbedding):
     def _load_from_state_dict(
         self, state_dict: MutableMapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
     ) -> None:
-        """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
+        """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model.
+
+        So does the order of an ordered one; cores are taken together with their order or not at all.
+        """
         noted = local_metadata.get("num_embeddings", self.num_embeddings)  # safetensors, for one, notes nothing
         if noted != self.num_embeddings:
             errors: list[str] = rest[-1]
@@ -260,26 +295,40 @@ class TTEmbedding(CompressedEmbedding):
             errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {sizes}.")
             state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # the cores stay as they are
             return
-        stored = state_dict.get(prefix + "core_0")
-        if isinstance(stored, Tensor):
-            shapes = {f"core_{k}": core.shape for k, core in enumerate(self._cores())}
-            if not self._takes(state_dict, prefix, shapes, rest):
+        stored, order = (state_dict.get(prefix + name) for name in ("core_0", "row_order"))
+        ordered = order is not None or self.row_order is not None
+        if isinstance(stored, Tensor) or ordered:
+            tensors: dict[str, Sequence[int]] = {"row_order": [self.num_embeddings]} if ordered else {}
+            name = "core_{}" if isinstance(stored, Tensor) else "cores.{}"
+            tensors |= {name.format(k): core.shape for k, core in enumerate(self._cores())}
+            if not self._takes(state_dict, prefix, tensors, rest):
                 return
+        if order is not None:
+            try:
+                self._set_row_order(order, self._cores()[0].device)
+            except BadInputError as error:
+                rest[-1].append(f"{prefix}{error}")
+                state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # nor are the cores taken
+                return
+        if isinstance(stored, Tensor):
             self._become_frozen([torch.zeros_like(core, dtype=stored.dtype) for core in self._cores()])
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
-        return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)
+        if self.row_order is None:
+            return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)
+        return tt.ORDERED, (self._cores(), self.row_order, self.num_embeddings, self.padding_idx)
 
     def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
-        return tt.chain(ids, self._cores())
+        return tt.chain(ids if self.row_order is None else tt.placed(ids, self.row_order), self._cores())
 
     def extra_repr(self) -> str:
         """Sizes and state, as ``print(model)`` shows them."""
         optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
+        ordered = "" if self.row_order is None else ", ordered"
         return (
             f"{self.num_embeddings}, {self.embedding_dim}, row_shape={self.row_shape}, col_shape={self.col_shape}, "
             f"ranks={self.ranks}, compression_ratio={self.compression_ratio:.1f}, spare_rows={self.spare_rows}"
-            f"{optional}, frozen={self.frozen}"
+            f"{optional}{ordered}, frozen={self.frozen}"
         )

@@ -28,6 +28,6 @@ def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:
 ANT = Method(
     name=PackedANT.method,
     packers={ant.TRAINABLE: _pack_trainable, ant_mixture.MIXTURE: _pack_mixture, ant.FROZEN: _pack_frozen},
-    operators=ant.FROZEN,
+    operators=lambda packed: ant.FROZEN,
     arguments=lambda packed, tensors: (*tensors, packed.padding_idx),
 )

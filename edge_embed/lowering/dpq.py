@@ -27,6 +27,6 @@ def _arguments(packed: PackedDPQ, tensors: list[Any]) -> tuple[Any, ...]:
 DPQ = Method(
     name=PackedDPQ.method,
     packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen},
-    operators=dpq.FROZEN,
+    operators=lambda packed: dpq.FROZEN,
     arguments=_arguments,
 )

@@ -37,7 +37,7 @@ class Call:
 CALLS: dict[Any, Call] = {
     operator: Call(method, form, use)
     for method in METHODS
-    for form in (*method.packers, method.operators)
+    for form in method.packers
     for use, operator in form.uses.items()
 }
 _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
@@ -140,7 +140,7 @@ class _Lowering:
         with self._graph.inserting_before(node):
             tensors = [self._graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
             table = call.method.arguments(packed, tensors)
-            lowered = self._graph.call_function(call.method.operators.uses[call.use], (*leading, *table))
+            lowered = self._graph.call_function(call.method.operators(packed).uses[call.use], (*leading, *table))
         node.replace_all_uses_with(lowered)
         self._graph.erase_node(node)
         self._count(TableReport(name, call.method.name, packed.num_embeddings, packed.embedding_dim, True, ""))

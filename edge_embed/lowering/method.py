@@ -26,11 +26,11 @@ class Method:
     Attributes:
         name: the word for the method at every stage.
         packers: for each form of table that a saved program may hold, how it is packed.
-        operators: those over the tensors of the packed form.
+        operators: those over the tensors of a packed table, which are among ``packers`` too.
         arguments: the arguments of a packed table in a call of ``operators``: (packed, its tensors in the graph).
     """
 
     name: str
     packers: Mapping[TableOperators, Packer]
-    operators: TableOperators
+    operators: Callable[[Any], TableOperators]
     arguments: Callable[[Any, list[fx.Node]], tuple[Any, ...]]

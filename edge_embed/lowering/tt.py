@@ -1,4 +1,4 @@
-"""TT: cores are stored as they are trained -> `PackedTT`."""
+"""TT: cores are stored as they are trained, an order of rows in a narrower type -> `PackedTT`."""
 
 from typing import Any
 
@@ -8,14 +8,20 @@ from edge_embed.packed.tt import PackedTT
 
 
 def _pack(arguments: list[Any], on_block: OnBlock) -> PackedTT:
-    packed = tt.pack(*arguments)
+    cores, *order, num_embeddings, padding_idx = arguments
+    packed = tt.pack(cores, num_embeddings, padding_idx, *order)
     on_block(packed.num_embeddings)
     return packed
 
 
+def _arguments(packed: PackedTT, tensors: list[Any]) -> tuple[Any, ...]:
+    count = len(packed.cores)
+    return tensors[:count], *tensors[count:], packed.num_embeddings, packed.padding_idx
+
+
 TT = Method(
     name=PackedTT.method,
-    packers={tt.TT: _pack},
-    operators=tt.TT,
-    arguments=lambda packed, tensors: (tensors, packed.num_embeddings, packed.padding_idx),
+    packers={tt.TT: _pack, tt.ORDERED: _pack},
+    operators=lambda packed: tt.TT if packed.row_order is None else tt.ORDERED,
+    arguments=_arguments,
 )

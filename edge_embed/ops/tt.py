@@ -5,7 +5,8 @@
 
 Source: "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission), eq. (1). The order of
 the indices is that of the packed form: i_1 and j_1 count most. With R_0 = R_N = 1 the trace is the one number there
-is; with more it is a tensor ring (appendix B of the paper).
+is; with more it is a tensor ring (appendix B of the paper). Where rows have an order of their own, the id in eq. (1) is
+row_order[id].
 
 Shapes: N cores [I_k, R_{k-1}, J_k, R_k], n <= prod I_k rows, d = prod J_k, B ids.
 """
@@ -19,6 +20,7 @@ from edge_embed.ops import pairwise
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 from edge_embed.ops.storage import stored_array
+from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 
 
@@ -66,13 +68,30 @@ def rows(ids: Tensor, cores: list[Tensor], num_embeddings: int, padding_idx: int
     return finish_rows(chain(ids.reshape(-1).long(), cores), ids, padding_idx)
 
 
-def pack(cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> PackedTT:
-    """Lower a table: its cores as they are.
+def ordered_rows(
+    ids: Tensor, cores: list[Tensor], row_order: Tensor, num_embeddings: int, padding_idx: int | None
+) -> Tensor:
+    """`rows`, of a table with an order of its own: ``row_order`` int32 or int64 [n]."""
+    check_id_range(ids, num_embeddings)
+    return rows(placed(ids, row_order), cores, num_embeddings, padding_idx)
+
+
+def placed(ids: Tensor, row_order: Tensor) -> Tensor:
+    """The row of each id."""
+    return row_order.index_select(0, ids.reshape(-1)).reshape(ids.shape)
+
+
+def pack(
+    cores: list[Tensor], num_embeddings: int, padding_idx: int | None, row_order: Tensor | None = None
+) -> PackedTT:
+    """Lower a table: its cores as they are, its order as int32.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite, or neither float32 nor float16.
+        BadInputError: if a weight is NaN or infinite, or neither float32 nor float16; if the order is no permutation.
     """
-    return PackedTT(tuple(stored_array(core) for core in cores), num_embeddings, padding_idx)
+    arrays = tuple(stored_array(core) for core in cores)
+    order = None if row_order is None else checked_row_order(row_order.cpu().numpy(), num_embeddings, padding_idx)
+    return PackedTT(arrays, num_embeddings, padding_idx, order)
 
 
 TT = define(
@@ -81,4 +100,12 @@ TT = define(
     rows,
     size=lambda cores, num_embeddings, padding_idx: (num_embeddings, _width(cores)),
     like=lambda cores, num_embeddings, padding_idx: cores[0],
+)
+
+ORDERED = define(
+    "tt_ordered",
+    "Tensor[] cores, Tensor row_order, int num_embeddings, int? padding_idx",
+    ordered_rows,
+    size=lambda cores, row_order, num_embeddings, padding_idx: (num_embeddings, _width(cores)),
+    like=lambda cores, row_order, num_embeddings, padding_idx: cores[0],
 )

@@ -3,7 +3,8 @@
     id = (i_1 I_2 + i_2) I_3 + ...        column = (j_1 J_2 + j_2) J_3 + ...        i_1 and j_1 most significant
     row(id)[column] = trace( G_1[i_1, :, j_1, :] G_2[i_2, :, j_2, :] ... G_N[i_N, :, j_N, :] )
 
-With R_0 = R_N = 1 (a tensor train) the product is one number; with more (a tensor ring) it is a matrix.
+With R_0 = R_N = 1 (a tensor train) the product is one number; with more (a tensor ring) it is a matrix. Ids whose
+first digits are equal share numbers, so a table may have an order of its own: its digits are those of row_order[id].
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
 from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
+from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.segments import BLOCK_NUMBERS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 
@@ -29,6 +31,8 @@ class PackedTT(PackedTable):
         cores: N = 2 to 6 arrays, float32 or float16 [I_k, R_{k-1}, J_k, R_k]; finite. The rows have their type.
         num_embeddings: Rows n; ids from n to I_1 ... I_N - 1 are refused.
         padding_idx: Row that is exactly +0.0, or None.
+        row_order: For each id its row in the cores, a permutation, int32 [n]; None where each id is its row. The
+            padding row keeps its place.
 
     Raises:
         BadInputError: A shape, dtype, size or value is wrong; it names the core.
@@ -37,16 +41,19 @@ class PackedTT(PackedTable):
     cores: tuple[NDArray[np.floating[Any]], ...]
     num_embeddings: int
     padding_idx: int | None = None
+    row_order: NDArray[np.int32] | None = None
     method: ClassVar[str] = "tt"
 
     def __post_init__(self) -> None:
         if not MIN_CORES <= len(self.cores) <= MAX_CORES:
             raise BadInputError(f"cores: got {len(self.cores)}, expected {MIN_CORES} to {MAX_CORES}")
-        for name, core in self.tensors().items():
+        for name, core in self._named_cores().items():
             check_floats(name, core, "rows, rank before, columns, rank after", rank=4)
         check_specs(self.tensors(), self.shape.tensor_specs())
         check_padding_idx(self.padding_idx, self.num_embeddings)
-        for name, core in self.tensors().items():
+        if self.row_order is not None:
+            checked_row_order(self.row_order, self.num_embeddings, self.padding_idx)
+        for name, core in self._named_cores().items():
             check_finite(name, core, ("row index", "rank before", "column index", "rank after"))
 
     @classmethod
@@ -59,13 +66,16 @@ class PackedTT(PackedTable):
             BadInputError: An attribute is missing, unknown or out of range, or does not fit n or d.
         """
         names = {"num_embeddings", "row_shape", "col_shape", "ranks"}
-        if attributes.keys() != names:
+        ordered = {"has_row_order"} & attributes.keys()
+        if attributes.keys() != names | ordered:
             raise BadInputError(f"attributes: got {sorted(attributes)}, expected {sorted(names)}")
         for name in ("row_shape", "col_shape", "ranks"):
             if not isinstance(attributes[name], list):
                 raise BadInputError(f"{name}: got {attributes[name]!r:.80}, expected a list")
+        if ordered and attributes["has_row_order"] is not True:
+            raise BadInputError(f"has_row_order: got {attributes['has_row_order']!r:.80}, expected true or none")
         row_shape, col_shape, ranks = (tuple(attributes[name]) for name in ("row_shape", "col_shape", "ranks"))
-        shape = TTShape(attributes["num_embeddings"], row_shape, col_shape, ranks, value_type)
+        shape = TTShape(attributes["num_embeddings"], row_shape, col_shape, ranks, value_type, bool(ordered))
         for name, got in (("num_embeddings", num_embeddings), ("embedding_dim", embedding_dim)):
             if type(got) is not int or got != getattr(shape, name):
                 raise BadInputError(f"{name}: got {got!r:.80}, expected {getattr(shape, name)} by the attributes")
@@ -80,11 +90,12 @@ class PackedTT(PackedTable):
         Raises:
             BadInputError: Something is missing, or does not fit the rest.
         """
-        names = [f"core_{k}" for k in range(len(tensors))]
-        if tensors.keys() != set(names):
-            raise BadInputError(f"tensors: got {sorted(tensors)}, expected {names}")
+        row_order = tensors.get("row_order")
+        names = [f"core_{k}" for k in range(len(tensors) - (row_order is not None))]
+        if tensors.keys() - {"row_order"} != set(names):
+            raise BadInputError(f"tensors: got {sorted(tensors)}, expected {names}, or these and row_order")
         num_embeddings: Any = attributes.get("num_embeddings")
-        table = cls(tuple(tensors[name] for name in names), num_embeddings, padding_idx)
+        table = cls(tuple(tensors[name] for name in names), num_embeddings, padding_idx, row_order)
         table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         return table
 
@@ -92,7 +103,8 @@ class PackedTT(PackedTable):
     def shape(self) -> TTShape:
         """All sizes."""
         rows, befores, columns, afters = zip(*(core.shape for core in self.cores), strict=True)
-        return TTShape(self.num_embeddings, rows, columns, (befores[0], *afters), self.value_type)
+        ordered = self.row_order is not None
+        return TTShape(self.num_embeddings, rows, columns, (befores[0], *afters), self.value_type, ordered)
 
     @property
     def value_type(self) -> str:
@@ -100,7 +112,10 @@ class PackedTT(PackedTable):
         return str(self.cores[0].dtype)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The cores, not copied."""
+        """The cores and, where there is one, the order of rows; not copied."""
+        return self._named_cores() if self.row_order is None else {**self._named_cores(), "row_order": self.row_order}
+
+    def _named_cores(self) -> dict[str, NDArray[np.floating[Any]]]:
         return {f"core_{k}": core for k, core in enumerate(self.cores)}
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
@@ -113,7 +128,7 @@ class PackedTT(PackedTable):
 
     def _products(self, ids: ArrayLike, cores: tuple[NDArray[Any], ...]) -> NDArray[np.float64]:
         ids = checked_ids(ids, self.num_embeddings)
-        flat = ids.reshape(-1)
+        flat = ids.reshape(-1) if self.row_order is None else self.row_order[ids.reshape(-1)]
         rows = np.empty((len(flat), self.embedding_dim))
         for block in self._blocks(len(flat)):
             rows[block] = _chain(cores, np.unravel_index(flat[block], self.shape.row_shape))

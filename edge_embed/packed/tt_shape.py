@@ -3,7 +3,8 @@
     n <= I_1 ... I_N     d = J_1 ... J_N     core k: I_k R_{k-1} J_k R_k numbers     R_0 = R_N
 
 R_0 = 1 is a tensor train, R_0 > 1 a tensor ring. The compression ratio follows the paper (Hrinchuk et al.
-2020, Tensorized Embedding Layers, Table 1): numbers of the full layer / numbers of all cores.
+2020, Tensorized Embedding Layers, Table 1): numbers of the full layer / numbers of all cores. The paper sorts its
+vocabulary and stores no order; where one is stored, its n numbers count too.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
 from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.row_order import check_ordered_rows
 from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
 
 MIN_CORES, MAX_CORES = 2, 6
@@ -31,6 +33,7 @@ class TTShape:
         col_shape: J_1 ... J_N; d is their product.
         ranks: R_0 ... R_N, the last equal to the first.
         value_type: Of the cores, and so of the rows: ``float32`` or ``float16``.
+        has_row_order: Whether the row of each id is stored too, int32 [n].
 
     Raises:
         BadInputError: One of them is out of range, they do not fit each other, a size does not fit 63 bits,
@@ -42,6 +45,7 @@ class TTShape:
     col_shape: tuple[int, ...]
     ranks: tuple[int, ...]
     value_type: str = "float32"
+    has_row_order: bool = False
 
     memory_uses: ClassVar[tuple[Use, ...]] = ("rows", "bag")
 
@@ -65,6 +69,8 @@ class TTShape:
             expected = f"expected {self.num_embeddings} (num_embeddings) to {MAX_SIZE}"
             raise BadInputError(f"row_shape: got {_short(self.row_shape)} with product {self.num_rows}, {expected}")
         check_float_type("value_type", self.value_type)
+        if self.has_row_order:
+            check_ordered_rows(self.num_embeddings)
         check_total(self.num_embeddings, self.embedding_dim, self.nbytes)
         if self.state > MAX_STATE:
             raise BadInputError(
@@ -91,16 +97,19 @@ class TTShape:
     @property
     def num_parameters(self) -> int:
         """Numbers in all cores."""
-        return sum(math.prod(spec.shape) for spec in self.tensor_specs().values())
+        return sum(math.prod(spec.shape) for spec in self._core_specs().values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all cores."""
-        return FLOAT_BYTES[self.value_type] * self.num_parameters
+        """Bytes of all cores, and of the order of rows."""
+        return FLOAT_BYTES[self.value_type] * self.num_parameters + 4 * self.num_embeddings * self.has_row_order
 
     @property
     def compression_ratio(self) -> float:
-        """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's; with float16 cores 16 instead of the second 32."""
+        """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's; with float16 cores 16 instead of the second 32.
+
+        An order of rows adds 32 n to what is divided by.
+        """
         return 32 * self.num_embeddings * self.embedding_dim / (8 * self.nbytes)
 
     def merged_bytes(self, most: int) -> int:
@@ -134,15 +143,21 @@ class TTShape:
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors. The cores do not show n."""
+        ordered = {"has_row_order": True} if self.has_row_order else {}
         return {
             "num_embeddings": self.num_embeddings,
             "row_shape": list(self.row_shape),
             "col_shape": list(self.col_shape),
             "ranks": list(self.ranks),
+            **ordered,
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """``core_0`` ... ``core_{N-1}``, [I_k, R_{k-1}, J_k, R_k]."""
+        """``core_0`` ... ``core_{N-1}``, [I_k, R_{k-1}, J_k, R_k], and ``row_order``, [n], where there is one."""
+        ordered = {"row_order": TensorSpec("int32", (self.num_embeddings,))} if self.has_row_order else {}
+        return {**self._core_specs(), **ordered}
+
+    def _core_specs(self) -> dict[str, TensorSpec]:
         factors = zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False)
         return {f"core_{k}": TensorSpec(self.value_type, shape) for k, shape in enumerate(factors)}
 

@@ -9,7 +9,7 @@ import numpy as np
 from torch import fx
 
 from edge_embed.errors import TimeLimitError, one_line
-from edge_embed.lowering.graph import CALLS, METHODS, LoweredProgram, table_of
+from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
 from edge_embed.packed.form import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results import Check
@@ -26,7 +26,6 @@ from edge_embed.validation.tables import Table
 from edge_embed.validation.topk import TopKCall
 
 USES: Mapping[Use, type[TableCall]] = {call.use: call for call in (RowsCall, BagCall, LogitsCall, TopKCall)}
-_PACKED_OPERATORS = {operator for method in METHODS for operator in method.operators.uses.values()}
 
 Run = Callable[[Feeds], Results]
 
@@ -50,7 +49,7 @@ def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, 
 
 def packed_call(node: fx.Node, tables: Mapping[str, Table]) -> TableCall | None:
     """The use of a table that a node of a lowered graph is, None if it is none."""
-    if node.target not in _PACKED_OPERATORS:
+    if node.target not in CALLS:
         return None
     return USES[CALLS[node.target].use](tables[table_of(node)], node, node)
 

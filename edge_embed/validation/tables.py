@@ -30,7 +30,7 @@ from edge_embed.validation.method import ValidationMethod
 from edge_embed.validation.tt import TT
 
 METHODS = {method.name: method for method in (ANT, DPQ, TT)}
-_ONNX = {method.name: method for method in ONNX_METHODS}
+_ONNX = {method.operators: method for method in ONNX_METHODS}
 _LOWERING = {method.name: method for method in LOWERING_METHODS}
 
 OnBytes = Callable[[int], None]
@@ -51,7 +51,7 @@ class Table:
     @property
     def onnx(self) -> OnnxMethod:
         """Operator and body."""
-        return _ONNX[self.packed.method]
+        return _ONNX[_LOWERING[self.packed.method].operators(self.packed)]
 
     @property
     def tensors(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""TT: a bit of a stored core -> where in the core it lies."""
+"""TT: a bit of a stored core -> where in the core it lies; of the order of rows -> the id."""
 
 import numpy as np
 
@@ -8,6 +8,8 @@ from edge_embed.validation.method import ValidationMethod
 
 def _locate(packed: PackedTT, tensor: str, offset: int, bit: int) -> str:
     core = packed.tensors()[tensor]
+    if tensor == "row_order":
+        return f"id {offset // core.itemsize}"
     index, left, column, right = map(int, np.unravel_index(offset // core.itemsize, core.shape))
     return f"index {index}, column index {column}, ranks {left} and {right}"
 

@@ -41,14 +41,15 @@ from edge_embed.exporters.onnx.storage import (
     write_model,
 )
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
-from edge_embed.exporters.onnx.tt import TT
+from edge_embed.exporters.onnx.tt import ORDERED_TT, TT
 from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
 
-METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT)
+METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT, ORDERED_TT)
+_OPERATORS = {operator.op_type: operator for method in METHODS for operator in method.uses}
 
 
 def export_onnx(
@@ -100,8 +101,7 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
         program.module, program.example_inputs, {}, {"inputs": tuple(map(traced_dimensions, program.inputs))}
     )
     model = _translate(lowered, traced)
-    for method in METHODS:
-        _attach_bodies(model, method)
+    _attach_bodies(model)
     model.opset_imports[DOMAIN] = DOMAIN_VERSION
     model.ir_version = IR_VERSION
     rename_dimensions(model, program)
@@ -120,6 +120,9 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
         )
     for node in nodes:
         node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
+        operator = _OPERATORS[node.op_type]
+        if operator.method.plain is not None:
+            _add_function(model, operator, len(node.inputs) - operator.num_leading, most_bytes)
 
 
 def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[str, int], Mapping[str, int]]:
@@ -137,29 +140,39 @@ def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[s
 
 def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
     """The nodes of ours, with the name of their table and how they use it."""
-    operators = {operator.op_type: operator for method in METHODS for operator in method.uses}
     for node in model.graph:
         if node.domain == DOMAIN:
-            operator = operators[node.op_type]
+            operator = _OPERATORS[node.op_type]
             first = node.inputs[operator.num_leading]
             assert first is not None  # of its tensors, every node has this one
             yield str(first.name).rpartition(".")[0], operator.use, node
 
 
-def _attach_bodies(model: ir.Model, method: OnnxMethod) -> None:
-    """Add the functions that the method's nodes need; those of the other uses call the one of rows."""
-    nodes = [(use, node) for use in method.uses for node in model.graph if _is(node, use)]
-    if not nodes:
-        return
-    counts = sorted({len(node.inputs) - use.num_leading for use, node in nodes})
-    if len(counts) > 1:  # a function has one signature, and all nodes of a type share one
+def _attach_bodies(model: ir.Model) -> None:
+    """Add the functions that the nodes need, and those that these call."""
+    found: dict[str, tuple[OnnxOperator, int]] = {}
+    for operator in _OPERATORS.values():
+        for node in (node for node in model.graph if _is(node, operator)):
+            count = len(node.inputs) - operator.num_leading
+            for body in (*operator.called(count), (operator, count)):
+                _check_count(*body, found.setdefault(body[0].op_type, body)[1])
+    for operator, count in found.values():
+        _add_function(model, operator, count)
+
+
+def _add_function(model: ir.Model, operator: OnnxOperator, count: int, memory_bytes: int | None = None) -> None:
+    function = ir.serde.deserialize_function(operator.function(count, memory_bytes))
+    model.functions[function.identifier()] = function
+
+
+def _check_count(operator: OnnxOperator, count: int, other: int) -> None:
+    """A function has one signature, and all nodes of a type share one."""
+    if count != other:
+        method = operator.method
         raise BadInputError(
-            f"{method.name} tables: got some of {' and some of '.join(map(str, counts))} {method.parts}, expected one "
-            f"number of {method.parts} in a model, since they share one portable body: {method.remedy}"
+            f"{method.name} tables: got some of {min(count, other)} and some of {max(count, other)} {method.parts}, "
+            f"expected one number of {method.parts} in a model, since they share one portable body: {method.remedy}"
         )
-    for use in dict.fromkeys([method.operator("rows"), *(use for use, _ in nodes)]):
-        function = ir.serde.deserialize_function(use.function(counts[0]))
-        model.functions[function.identifier()] = function
 
 
 def _is(node: ir.Node, operator: OnnxOperator) -> bool:

@@ -15,8 +15,8 @@ from onnx import parser
 from onnx.defs import OpSchema
 from onnxscript import opset18, values
 
-from edge_embed.exporters.onnx import bag, logits, topk
-from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
+from edge_embed.exporters.onnx import bag, logits, row_order, topk
+from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MEMORY_BYTES, OPSET
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Use
 
@@ -38,6 +38,8 @@ class OnnxMethod:
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
         parts: what the tensors of a table are called where tables of a model have different numbers of them.
         remedy: what to do about that.
+        plain: the method whose nodes do the work, where a table has an order of its own; ``body`` and ``num_rows`` are
+            of no use then.
     """
 
     name: str
@@ -50,6 +52,7 @@ class OnnxMethod:
     num_rows: str
     parts: str = "tensors"
     remedy: str = ""
+    plain: "OnnxMethod | None" = None
 
     def operator(self, use: Use) -> "OnnxOperator":
         """The node type for a use."""
@@ -121,24 +124,40 @@ class OnnxOperator:
         _, table = self.method.table(*arguments[leading:])
         return table | _FORMS[self.use].attributes(*arguments[:leading])
 
-    def function(self, count: int) -> onnx.FunctionProto:
-        """The portable body as a model-local function of the node's own name, for ``count`` packed tensors."""
+    def function(self, count: int, memory_bytes: int | None = None) -> onnx.FunctionProto:
+        """The portable body as a model-local function of the node's own name, for ``count`` packed tensors.
+
+        ``memory_bytes`` is what the kernel of the plain node in the body of an ordered table may take.
+        """
         form, tensors = _FORMS[self.use], self.method.tensors(count)
-        imports = f'"": {OPSET}' + ("" if self.use == "rows" else f', "{DOMAIN}": {DOMAIN_VERSION}')
+        imports = f'"": {OPSET}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
         header = f'<domain: "{DOMAIN}", opset_import: [{imports}]>\n{self.op_type} <{", ".join(self.attribute_names)}> '
         signature = f"({', '.join((*form.inputs, *tensors))}) => ({', '.join(form.outputs)})"
-        return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count).strip()}\n}}")
+        return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count, memory_bytes).strip()}\n}}")
 
-    def _body(self, count: int) -> str:
-        if self.use == "rows":
+    def called(self, count: int) -> "list[tuple[OnnxOperator, int]]":
+        """The node types that its body calls, those first that others call, with their numbers of packed tensors."""
+        if self.method.plain is not None:
+            operator = self.method.plain.operator(row_order.plain_use(self.use))
+            return [*operator.called(count - 1), (operator, count - 1)]
+        return [] if self.use == "rows" else [(self.method.operator("rows"), count)]
+
+    def _body(self, count: int, memory_bytes: int | None) -> str:
+        called = self.called(count)
+        if not called:
             return self.method.body(count)
-        forwarded = ", ".join(f"{name}: int = @{name}" for name in self.method.attribute_names)
-        rows = f"{DOMAIN}.{self.method.operator('rows').op_type} <{forwarded}>"
-        tensors = self.method.tensors(count)
+        operator, inner_count = called[-1]
+        given = {name: f"@{name}" for name in operator.attribute_names}
+        if memory_bytes is not None:
+            given[MEMORY_BYTES] = str(memory_bytes)
+        attributes = ", ".join(f"{name}: int = {value}" for name, value in given.items())
+        node, tensors = f"{DOMAIN}.{operator.op_type} <{attributes}>", operator.method.tensors(inner_count)
+        if self.method.plain is not None:
+            return row_order.body(self.use, node, tensors)
         if self.use == "bag":
-            return bag.body(rows, tensors)
+            return bag.body(node, tensors)
         head = topk.body if self.use == "topk" else logits.body
-        return head(rows, tensors, self.method.num_rows)
+        return head(node, tensors, self.method.num_rows)
 
     def translation(self) -> Callable[..., Any]:
         """Translates a call of the torch operator to the node, for ``torch.onnx.export``."""

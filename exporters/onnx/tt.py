@@ -6,9 +6,12 @@ An id is split into digits, the most significant first; each gathers a slice of 
 multiplied from left to right in float32: the left factor stays small, J_1 ... J_k by R_k, and every slice is read
 as it is stored. With R_0 = R_N > 1 (a tensor ring) the row is the trace over that rank. The first slice of a padding
 id is zero. Ids out of range get a first digit that ``Gather`` refuses; ids from n on have digits that exist.
+
+Tables with an order of their own have the nodes ``edge_embed::TTOrdered...``, `edge_embed.exporters.onnx.row_order`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from edge_embed.exporters.onnx.method import OnnxMethod
@@ -110,6 +113,10 @@ def _body(count: int) -> str:
     return "".join([_DIGITS, *digits, _FIRST, *steps, _LAST.format(last=count - 1)])
 
 
+def _core_names(count: int) -> tuple[str, ...]:
+    return tuple(f"core_{k}" for k in range(count))
+
+
 def _table(cores: Sequence[Any], num_embeddings: int, padding_idx: int | None) -> tuple[Sequence[Any], dict[str, int]]:
     return list(cores), {
         "format_version": FORMAT_VERSION,
@@ -122,11 +129,19 @@ TT = OnnxMethod(
     name=PackedTT.method,
     prefix="TT",
     operators=tt.TT,
-    tensors=lambda count: tuple(f"core_{k}" for k in range(count)),
+    tensors=_core_names,
     attribute_names=("format_version", "num_embeddings", "padding_idx"),
     table=_table,
     body=_body,
     parts="cores",
     remedy="factorise all tables alike",
     num_rows="\n  num_rows = Constant <value_int: int = @num_embeddings> ()\n",
+)
+ORDERED_TT = replace(
+    TT,
+    prefix="TTOrdered",
+    operators=tt.ORDERED,
+    tensors=lambda count: (*_core_names(count - 1), "row_order"),
+    table=lambda cores, row_order, *scalars: _table([*cores, row_order], *scalars),
+    plain=TT,
 )

@@ -15,7 +15,6 @@ from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, indices, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
-from edge_embed.ops import ant
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
 
@@ -136,4 +135,4 @@ def _fields(name: str, packed: PackedANT, layout: str) -> Fields:
     return {**tensors, **sizes, "embedding_dim": packed.embedding_dim}
 
 
-ANT = TfliteMethod(PackedANT.method, ant.FROZEN, _choose, lambda packed, layout: 0, _rows, _read, _fields)
+ANT = TfliteMethod(PackedANT.method, _choose, lambda packed, layout: 0, _rows, _read, _fields)

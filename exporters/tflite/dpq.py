@@ -24,7 +24,6 @@ from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
-from edge_embed.ops import dpq
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 
@@ -176,4 +175,4 @@ def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     return {**common, "values": f"{name}.values", **sizes, "group_width": packed.shape.sub_dim}
 
 
-DPQ = TfliteMethod(PackedDPQ.method, dpq.FROZEN, _choose, _table_bytes, _rows, _read, _fields)
+DPQ = TfliteMethod(PackedDPQ.method, _choose, _table_bytes, _rows, _read, _fields)

@@ -31,9 +31,8 @@ def logits(graph: Graph, hidden: Tensor, rows: Rows, num_rows: int) -> Tensor:
     return graph.cast(graph.reshape(made, (*hidden.shape[:-1], num_rows)), hidden.dtype)
 
 
-def topk(graph: Graph, hidden: Tensor, bias: Tensor | None, k: int, rows: Rows, num_rows: int) -> tuple[Tensor, Tensor]:
-    """The k largest logits [*, k] in order, and their ids, int32."""
-    found = logits(graph, hidden, rows, num_rows)
+def largest(graph: Graph, found: Tensor, bias: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of logits [*, n] plus a bias, [*, k] in order, and their ids, int32."""
     return graph.topk(found if bias is None else graph.binary("ADD", found, bias), k)
 
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.stored_table import StoredTable
-from edge_embed.ops.operators import TableOperators
 
 Fields = Mapping[str, str | int | tuple[int, ...]]
 
@@ -19,10 +18,10 @@ class TfliteMethod:
 
     Attributes:
         name: the word for the method at every stage.
-        operators: the torch operators over packed tensors that become operators of the graph.
         choose: the layout of a packed table in the file, from (packed, what the user wants for DPQ).
         table_bytes: what the file has beyond the packed form in that layout: (packed, layout).
-        rows: adds the look-up of rows [*ids, d]: (graph, name of the table, packed, ids, layout).
+        rows: adds the look-up of rows [*ids, d], whose ids are those of the stored order: (graph, name of the table,
+            packed, ids, layout).
         read: tensors of the packed form that the file has in another form or not at all, by name, from (what the file
             has of the table, sizes of the packed form, layout).
         fields: what the delegate's manifest says of a table, None where no kernel reads that layout: (name of the
@@ -30,7 +29,6 @@ class TfliteMethod:
     """
 
     name: str
-    operators: TableOperators
     choose: Callable[[Any, str], str]
     table_bytes: Callable[[Any, str], int]
     rows: Callable[[Graph, str, Any, Tensor, str], Tensor]

@@ -13,7 +13,6 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store
-from edge_embed.ops import tt
 from edge_embed.packed.tt import PackedTT
 
 _LARGEST_ID = 2**31 - 1
@@ -83,7 +82,6 @@ def _fields(name: str, packed: PackedTT, layout: str) -> Fields:
 
 TT = TfliteMethod(
     PackedTT.method,
-    tt.TT,
     choose=lambda packed, wanted: "cores",
     table_bytes=lambda packed, layout: 0,
     rows=_rows,

@@ -1,4 +1,9 @@
-"""Uses of a packed table in a TFLite graph, whatever its method: rows, bags, logits, the rows of the largest logits."""
+"""Uses of a packed table in a TFLite graph, whatever its method: rows, bags, logits, the rows of the largest logits.
+
+A table with an order of its own has one ``GATHER`` more: of the row of each id in front, or, in heads, of the logit of
+each id behind. What lies between is the use of the plain table, which the delegate can take over. Its top-k would break
+ties by the lowest row, so the largest logits are found behind that ``GATHER``.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -77,8 +82,23 @@ def add_use(
     Returns:
         The results, and their line in the manifest of the delegate, None where it has none.
     """
-    method = METHODS[packed.method]
     given = dict(zip((declared.split()[1] for declared in LEADING[use]), leading, strict=True))
+    row_order = packed.tensors().get("row_order")
+    if row_order is None:
+        return _add_plain(graph, use, name, packed, layout, given)
+    stored = graph.table(f"{name}.row_order", row_order)
+    if "ids" in given:
+        return _add_plain(graph, use, name, packed, layout, {**given, "ids": graph.gather(stored, given["ids"])})
+    (by_row,), line = _add_plain(graph, "logits", name, packed, layout, {"hidden": given.pop("hidden")})
+    by_id = graph.gather(by_row, stored, axis=len(by_row.shape) - 1)
+    return heads.largest(graph, by_id, **given) if use == "topk" else (by_id,), line
+
+
+def _add_plain(
+    graph: Graph, use: Use, name: str, packed: Packed, layout: str, given: Mapping[str, Any]
+) -> tuple[tuple[Tensor, ...], str | None]:
+    """Add a use of a table in the order of its rows, as `add_use`, from the arguments by name."""
+    method = METHODS[packed.method]
     with located(f"table {name}"):
         results = _USES[use](graph, packed, lambda ids: method.rows(graph, name, packed, ids, layout), **given)
     made = dict(zip(("output", "output_ids"), results, strict=False))
@@ -100,7 +120,7 @@ def _logits(graph: Graph, packed: Packed, rows: heads.Rows, hidden: Tensor) -> t
 def _topk(
     graph: Graph, packed: Packed, rows: heads.Rows, hidden: Tensor, bias: Tensor | None, k: int
 ) -> tuple[Tensor, ...]:
-    return heads.topk(graph, hidden, bias, k, rows, packed.num_embeddings)
+    return heads.largest(graph, heads.logits(graph, hidden, rows, packed.num_embeddings), bias, k)
 
 
 _USES: Mapping[Use, Callable[..., tuple[Tensor, ...]]] = {"rows": _rows, "bag": _bag, "logits": _logits, "topk": _topk}

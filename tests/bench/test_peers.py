@@ -1,5 +1,7 @@
 """Everyone who is timed gives the numbers of the packed form, or says how far from them it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ TABLES = {
     "ant": tables.ant(np.random.default_rng(0), ROWS, DIM, 20, 5),
     "tt": tables.tt(np.random.default_rng(0), ROWS, DIM, 4),
 }
+TABLES["ordered tt"] = replace(TABLES["tt"], row_order=np.arange(ROWS, dtype=np.int32)[::-1].copy())
 # Of those that round: a few times half a step of their weights, over the largest of some hundred sums.
 ROUNDING = {"ORT dynamic int8": 0.03, "ORT MatMulNBits int4": 0.3}
 (READ,) = [peer for peer in PEERS["copy"] if peer.name == "read of the table"]

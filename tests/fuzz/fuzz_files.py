@@ -57,8 +57,8 @@ class Model(tflite_files.Model):
         self.head = edge_embed.TiedOutput(self.items)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        words, tags, items = super().forward(ids)
-        return self.head(words + tags + items)
+        words, tags, items, by_order = super().forward(ids)
+        return self.head(words + tags + items + by_order)
 
 
 def _program() -> Program:

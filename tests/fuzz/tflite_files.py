@@ -31,16 +31,17 @@ _METADATA = b"edge_embed."
 
 
 class Model(nn.Module):
-    """A look-up by each method."""
+    """A look-up by each method, and one where rows have an order of their own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.words = edge_embed.DPQEmbedding(20, 8, num_codes=4, num_groups=2, variant="vq", padding_idx=0)
         self.tags = edge_embed.ANTEmbedding(20, 8, num_anchors=3)
         self.items = edge_embed.TTEmbedding(20, 8, rank=2)
+        self.sorted = edge_embed.TTEmbedding(20, 8, rank=2, row_order=torch.arange(19, -1, -1))
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.words(ids), self.tags(ids), self.items(ids)
+        return self.words(ids), self.tags(ids), self.items(ids), self.sorted(ids)
 
 
 def inspected() -> Reader:

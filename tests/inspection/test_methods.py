@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from rich.console import Console
@@ -26,12 +27,14 @@ from edge_embed.ops.topk import TopK
 from edge_embed.packed import load_tables, save_tables
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
+from edge_embed.runtime.session import create_session
+from edge_embed.validation.paths import missing_library
 
 SIZES = (120, 12)  # rows, columns
 
 
 class Words(nn.Module):
-    """A tied ANT table (looked up and as output layer), a frozen one, a train, a ring, and bags of DPQ rows."""
+    """A tied ANT table (looked up and as output layer), a frozen one, trains, a ring, and bags of DPQ rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,11 +43,12 @@ class Words(nn.Module):
         self.frozen.freeze()
         self.item = TTEmbedding(*SIZES, rank=2)
         self.round = TREmbedding(*SIZES, rank=2)
+        self.sorted = TTEmbedding(*SIZES, rank=2, row_order=torch.arange(SIZES[0] - 1, -1, -1))
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, TopK]:
-        rows = self.word(ids) + self.frozen(ids) + self.item(ids) + self.round(ids)  # [B, L, d]
+        rows = self.word(ids) + self.frozen(ids) + self.item(ids) + self.round(ids) + self.sorted(ids)  # [B, L, d]
         hidden = rows + self.context(ids).unsqueeze(1)
         return self.output(hidden), self.output.topk(hidden, 5)
 
@@ -73,7 +77,9 @@ def test_every_file_shows_the_same_tables(made):
     packed = load_tables(made / "tables.safetensors")
     for report in reports(made):
         assert (
-            {table.name for table in report.tables} == packed.keys() == {"word", "frozen", "item", "round", "context"}
+            {table.name for table in report.tables}
+            == packed.keys()
+            == {"word", "frozen", "item", "round", "sorted", "context"}
         )
         for info in report.tables:
             table = packed[info.name]
@@ -95,6 +101,7 @@ def test_the_operators_of_every_use_are_listed(made):
         ("ANTTopK", 1, True),
         ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
         ("TTEmbedding", 2, True),
+        ("TTOrderedEmbedding", 1, True),
     ]
 
 
@@ -117,9 +124,25 @@ def test_a_body_that_another_calls_is_missed(made, tmp_path):
     assert any(text.startswith("DPQEmbedding: no portable body") for text in warnings)
 
 
+def test_a_session_that_saves_plain_nodes_keeps_the_order(made, tmp_path):
+    """With the library it inlines the node around a plain one, so no node of ours has the order any more."""
+    if reason := missing_library():
+        pytest.skip(reason)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    create_session(made / "model.onnx", False, options)
+    report = inspect_file(tmp_path / "optimized.onnx", verify=True)
+    assert "TTOrderedEmbedding" not in [item.op_type for item in report.onnx.operators]
+    table = next(table for table in report.tables if table.name == "sorted")
+    assert table.attributes["has_row_order"]
+    assert table.inference_bytes["row_order"] == 4 * SIZES[0]
+    assert table.hash_status == "matches"
+    assert not report.differences
+
+
 def test_states_of_a_saved_program(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
-    cores = {"item": "stored", "round": "stored"}
+    cores = {"item": "stored", "round": "stored", "sorted": "stored"}
     assert states == {"word": "trainable", "frozen": "frozen", "context": "trainable", **cores}
 
 
@@ -138,6 +161,8 @@ def test_the_text_names_what_fixes_the_sizes(made):
     assert lines["item"].startswith("item tt packed 120 x 12 I=")
     assert " J=" in lines["item"]
     assert " R=1x2x2x1 " in lines["item"]
+    assert " R=1x2x2x1, ordered " in lines["sorted"]
+    assert " order 480 B + cores " in lines["sorted"]
     assert "x cores " in lines["item"]
     assert lines["round"].startswith("round tt packed 120 x 12 I=")
     assert " R=2x2x2x2 " in lines["round"]

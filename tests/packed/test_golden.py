@@ -37,6 +37,11 @@ def tt_tables() -> dict[str, Packed]:
     return {"words": words, "tags.ring": ring}
 
 
+def tt_order_tables() -> dict[str, Packed]:
+    order = np.array([0, 4, 3, 1, 2], np.int32)
+    return {"words": PackedTT(tt_tables()["words"].cores, 5, 0, order)}  # type: ignore[attr-defined]
+
+
 def dpq_int8_tables() -> dict[str, Packed]:
     values = np.array([[[1, -127], [0, 64], [-5, 2]], [[127, 3], [8, -8], [100, 0]]], np.int8)
     words = PackedDPQ.from_codes(np.array([[2, 1], [0, 0], [1, 2]]), values, 1, np.array([0.5, 0.03125], np.float32))
@@ -44,7 +49,7 @@ def dpq_int8_tables() -> dict[str, Packed]:
     return {"words": words, "tags.shared": tags}
 
 
-TABLES = {"ant": ant_tables, "dpq_int8": dpq_int8_tables, "tt": tt_tables}
+TABLES = {"ant": ant_tables, "dpq_int8": dpq_int8_tables, "tt": tt_tables, "tt_order": tt_order_tables}
 
 
 @pytest.mark.parametrize("method", TABLES)
@@ -119,4 +124,12 @@ def test_the_page_shows_the_tt_file() -> None:
     ]
     assert table.rows(4).tolist() == [5 * 4 + 6 * 6, 5 * 5 + 6 * 7, 7 * 4 + 8 * 6, 7 * 5 + 8 * 7] == [56, 67, 76, 91]
     assert "(56, 67, 76, 91)" in PAGE
+    assert table.rows(0).tobytes() == bytes(16)
+
+
+def test_the_page_shows_the_tt_file_with_an_order() -> None:
+    table, plain = (load_tables(GOLDEN / f"{name}_v1.safetensors")["words"] for name in ("tt_order", "tt"))
+    ((_, stored),) = [row for row in page_rows("`row_order`") if is_hex(row[-1])]
+    assert bytes.fromhex(stored) == table.tensors()["row_order"].tobytes()
+    assert table.rows(1).tolist() == plain.rows(4).tolist() == [56, 67, 76, 91]
     assert table.rows(0).tobytes() == bytes(16)

@@ -10,25 +10,29 @@ import torch
 from torch import nn
 
 import edge_embed
+from edge_embed.compression.order import by_frequency
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.lowering.graph import lower_program
 
 from .conftest import Exported, copy_of, make_program
 
 N, D = 90, 24
-METHODS = ("DPQ", "ANT", "TT", "TR")
+METHODS = ("DPQ", "ANT", "TT", "TR", "ordered TT")
 # A tensor of each method, what its first item is called, and a byte of it that counts for more than rounding.
 FIRST = {
     "DPQ": ("codes", "row 0, group 0"),
     "ANT": ("anchor_ids", "row 0, anchor "),
     "TT": ("core_0", "index 0, column index 0, ranks 0 and 0"),
     "TR": ("core_0", "index 0, column index 0, ranks 0 and 0"),
+    "ordered TT": ("row_order", "id 0"),
 }
-FLIPPED = {"DPQ": 0, "ANT": 0, "TT": 2, "TR": 2}
+FLIPPED = {"DPQ": 0, "ANT": 0, "TT": 2, "TR": 2, "ordered TT": 0}
 
 
 def make(method: str, kind: str = "Embedding", **options):
     sizes = {"DPQ": {"num_codes": 16, "num_groups": 6}, "ANT": {"num_anchors": 9}, "TT": {"rank": 4}, "TR": {"rank": 3}}
+    if method == "ordered TT":
+        method, options = "TT", {**options, "row_order": by_frequency(torch.arange(N), 3)}
     return getattr(edge_embed, method + kind)(N, D, padding_idx=3, **sizes[method], **options)
 
 

@@ -74,7 +74,8 @@ def _products(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     cores = [torch.from_numpy(core.astype(np.float32)) for core in packed.cores]
 
     def prepare(feeds: Feeds) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(digits) for digits in np.unravel_index(feeds["ids"], shape.row_shape))
+        placed = feeds["ids"] if packed.row_order is None else packed.row_order[feeds["ids"]]
+        return tuple(torch.from_numpy(digits) for digits in np.unravel_index(placed, shape.row_shape))
 
     def call(*digits: Tensor) -> Tensor:
         count = len(digits[0])

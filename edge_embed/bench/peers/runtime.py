@@ -34,13 +34,16 @@ def _node(
     node = helper.make_node(
         operator.op_type, [*use.inputs, *absent, *tensors], use.outputs, domain=DOMAIN, **attributes
     )
-    used = {one.op_type: one for one in (packed.onnx.operator("rows"), operator)}  # the others call rows
+    memory_bytes = attributes.get(MEMORY_BYTES) if packed.onnx.plain is not None else None
     return bind_nodes(
         [node, *after],
         tensors | absent,
         use,
         threads,
-        functions=[one.function(len(tensors)) for one in used.values()],
+        functions=[
+            *(called.function(count) for called, count in operator.called(len(tensors))),
+            operator.function(len(tensors), memory_bytes),
+        ],
         library=library,
     )
 

@@ -1,5 +1,6 @@
 """Tables, models of their portable bodies, and what ONNX Runtime and the reference evaluator make of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,15 @@ import onnxruntime as ort
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from edge_embed.exporters.onnx.export import METHODS
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
-from edge_embed.lowering.graph import METHODS as LOWERING
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.packed.tt import PackedTT
 from edge_embed.targets.reference import open_reference
+from edge_embed.validation.tables import Table
 
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
-ONNX = {method.name: method for method in METHODS}
-ARGUMENTS = {method.name: method.arguments for method in LOWERING}
 id_types = st.sampled_from(["int32", "int64"])
 value_types = st.sampled_from(["float32", "float16"])
 dpq_value_types = st.sampled_from(["float32", "float16", "int8"])
@@ -46,20 +44,34 @@ def tt(n=20, rows=(3, 2, 4), columns=(2, 3, 1), rank=3, ring=1, dtype="float32",
     return PackedTT(tuple(random.standard_normal(shape).astype(dtype) for shape in shapes), n, padding_idx)
 
 
-TABLES = {"dpq": dpq, "ant": ant, "tt": tt}
+def ordered(packed):
+    """The same cores, their rows in an order of their own."""
+    order = np.random.default_rng(packed.num_embeddings).permutation(packed.num_embeddings)
+    return replace(packed, row_order=padding_in_place(order, packed.padding_idx).astype(np.int32))
+
+
+def padding_in_place(order, padding_idx):
+    """The order in which the padding row and the id whose row it has now change places."""
+    if padding_idx is not None:
+        other = int(np.flatnonzero(order == padding_idx)[0])
+        order[[padding_idx, other]] = order[[other, padding_idx]]
+    return order
+
+
+TABLES = {"dpq": dpq, "ant": ant, "tt": tt, "ordered tt": lambda **sizes: ordered(tt(**sizes))}
 
 
 def node_of(packed: Any, use: str, inputs: list[str], *outputs: str, prefix: str = "", **leading: Any) -> Any:
     """The node, and the packed tensors as initializers, as an export has them."""
-    method, tensors = ONNX[packed.method], packed.tensors()
-    operator = method.operator(use)
+    table, tensors = Table("", packed), packed.tensors()
+    operator = table.onnx.operator(use)
     first = {"rows": ["ids"], "bag": ["ids", "offsets", leading.get("weights"), leading.get("mode", "sum")],
              "logits": ["hidden"], "topk": ["hidden", leading.get("bias"), leading.get("k")]}[use]  # fmt: skip
-    attributes = operator.attributes(*first, *ARGUMENTS[packed.method](packed, list(tensors.values())))
+    attributes = operator.attributes(*first, *table.arguments)
     names = [prefix + name for name in tensors]
     node = helper.make_node(operator.op_type, [*inputs, *names], outputs, domain=DOMAIN, **attributes)
     stored = [numpy_helper.from_array(array, name) for name, array in zip(names, tensors.values(), strict=True)]
-    return node, stored, [(method.operator("rows"), len(tensors)), (operator, len(tensors))]  # callees first
+    return node, stored, [*operator.called(len(tensors)), (operator, len(tensors))]  # callees first
 
 
 def model_of(nodes: list[Any], feeds: dict[str, Any], outputs: dict[str, tuple[Any, int]]) -> onnx.ModelProto:

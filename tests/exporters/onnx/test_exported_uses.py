@@ -34,6 +34,7 @@ class Best(Head):
 
 
 OFFSETS = torch.tensor([0, 2, 4])
+ORDER = torch.cat([torch.tensor([0]), torch.arange(19, 0, -1)])
 FACTORS = torch.tensor([0.5, -1.0, 2.0, 1.0, 3.0])
 EXPORTS = {
     "ANTEmbedding": (lambda: ANTEmbedding(20, 12, 6), ()),
@@ -52,6 +53,16 @@ EXPORTS = {
     "TTEmbeddingBag of a ring": (lambda: TREmbeddingBag(20, 12, 2, mode="sum"), (OFFSETS, FACTORS)),
     "TTLogits of a ring": (lambda: Head(TREmbedding(20, 12, [3, 1, 2])), ()),
     "TTTopK of a ring": (lambda: Best(TREmbedding(20, 12, 2)), ()),
+    "TTOrderedEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER), ()),
+    "TTOrderedEmbeddingBag": (lambda: TREmbeddingBag(20, 12, 2, mode="sum", row_order=ORDER), (OFFSETS, FACTORS)),
+    "TTOrderedLogits": (lambda: Head(TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER)), ()),
+    "TTOrderedTopK": (lambda: Best(TREmbedding(20, 12, 2, row_order=ORDER), bias=True), ()),
+}
+PLAIN = {  # what the bodies of ordered tables call beside the bodies of rows
+    "TTOrderedEmbedding": ["TTEmbedding"],
+    "TTOrderedEmbeddingBag": ["TTEmbedding", "TTEmbeddingBag"],
+    "TTOrderedLogits": ["TTEmbedding", "TTOrderedEmbedding", "TTLogits"],
+    "TTOrderedTopK": ["TTEmbedding", "TTOrderedEmbedding", "TTLogits"],
 }
 
 
@@ -65,7 +76,8 @@ def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, use):
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node].count(op_type) == 1
     rows = op_type.removesuffix("Bag").replace("Logits", "Embedding").replace("TopK", "Embedding")
-    assert [function.name for function in model.functions] == list(dict.fromkeys([rows, op_type]))
+    needed = [*PLAIN[op_type], op_type] if op_type in PLAIN else [rows, op_type]
+    assert [function.name for function in model.functions] == list(dict.fromkeys(needed))
     # On both sides a logit is a float32 sum of 12 terms with rows that are sums of 6, each rounded, and tanh between.
     precision = 2 * (12 + 6 + 2) * 2.0**-24
     for way in ("portable", "reference"):
@@ -82,6 +94,9 @@ def test_int8_values_in_some_tables_alone_are_refused(export, add_up):
 
 
 def test_tables_of_different_numbers_of_cores_are_refused(export, add_up):
-    layers = [TTEmbedding(20, 12, 3, num_cores=cores) for cores in (2, 3, 2)]
+    orders = (None, ORDER, None)  # whether or not rows have an order of their own
+    layers = [
+        TTEmbedding(20, 12, 3, num_cores=cores, row_order=order) for cores, order in zip((2, 3, 2), orders, strict=True)
+    ]
     with pytest.raises(BadInputError, match="some of 2 and some of 3 cores, expected one number of cores"):
         export(add_up(*layers))

@@ -10,6 +10,7 @@ from rich.console import Console
 from torch import nn
 
 import edge_embed
+from edge_embed.compression.order import by_frequency
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.inspection.inspect import inspect_file
@@ -70,6 +71,28 @@ def test_nodes_that_make_rows_have_it_and_bodies_do_not_change(export, exported)
     bags = export(edge_embed.TTEmbeddingBag(N, D, rank=4))
     export_onnx(bags.lowered, bags.path, force=True, memory_megabytes=1)
     assert of_nodes(bags.path) == [("TTEmbeddingBag", [1 << 20])]
+
+
+def test_the_plain_node_of_an_ordered_table_takes_it(export):
+    """The node around it is inlined, and says it to whoever reads the file; a head has none."""
+    made = export(Head(edge_embed.TTEmbeddingBag(N, D, rank=4, row_order=torch.arange(N))), torch.randn(2, D))
+    with pytest.raises(BadInputError, match="no session takes memory"):
+        export_onnx(made.lowered, made.path, force=True, memory_megabytes=1)
+    ordered = edge_embed.TTEmbedding(N, D, rank=4, padding_idx=3, row_order=by_frequency(torch.arange(N), 3))
+    made = export(ordered)
+    made.file = export_onnx(made.lowered, made.path, force=True, memory_megabytes=3)
+    assert of_nodes(made.path) == [("TTOrderedEmbedding", [3 << 20])]
+    body = next(body for body in onnx.load(made.path).functions if body.name == "TTOrderedEmbedding")
+    (inner,) = [node for node in body.node if node.domain == "edge_embed"]
+    assert (inner.op_type, next(item.i for item in inner.attribute if item.name == "memory_bytes")) == (
+        "TTEmbedding",
+        3 << 20,
+    )
+    assert made.file.session_bytes == {"embedding": made.lowered.tables["embedding"].shape.merged_bytes(3 << 20)}
+    ids = torch.randint(0, N, (4, 7))
+    (expected,) = made.trained(ids)
+    for way in WAYS:
+        torch.testing.assert_close(torch.from_numpy(made.run(way, ids)[0]), torch.from_numpy(expected))
 
 
 def test_without_it_a_file_has_the_same_bytes_as_before_and_twice_with_it_too(exported, tmp_path):

@@ -20,6 +20,7 @@ from .bodies import (
     ids_of,
     model_of,
     node_of,
+    ordered,
     rows_model,
     session,
     tt,
@@ -55,8 +56,9 @@ def draw_tt(data: st.DataObject) -> PackedTT:
     rows = tuple(data.draw(st.lists(st.integers(1, 4), min_size=count, max_size=count), "I"))
     columns = tuple(data.draw(st.lists(st.integers(1, 3), min_size=count, max_size=count), "J"))
     n = data.draw(st.integers(1, int(np.prod(rows))), "n")
-    return tt(n, rows, columns, data.draw(st.integers(1, 4), "R"), data.draw(st.sampled_from([1, 1, 2, 3]), "ring"),
-              data.draw(value_types, "type"), padding_of(data, n))  # fmt: skip
+    packed = tt(n, rows, columns, data.draw(st.integers(1, 4), "R"), data.draw(st.sampled_from([1, 1, 2, 3]), "ring"),
+                data.draw(value_types, "type"), padding_of(data, n))  # fmt: skip
+    return ordered(packed) if data.draw(st.booleans(), "ordered") else packed
 
 
 DRAW = {"dpq": draw_dpq, "ant": draw_ant, "tt": draw_tt}

@@ -41,6 +41,9 @@ def make(method: str) -> Tied:
         return Tied(sparse(n, dim, 20), bags)
     if method == "tt":
         return Tied(edge_embed.TTEmbedding(n, dim, rank=16), edge_embed.TTEmbeddingBag(n, dim, rank=16))
+    if method == "tt ordered":
+        options = {"rank": 16, "row_order": torch.arange(n - 1, -1, -1)}
+        return Tied(edge_embed.TTEmbedding(n, dim, **options), edge_embed.TTEmbeddingBag(n, dim, **options))
     options = {"num_codes": 16, "num_groups": 8}
     model = Tied(edge_embed.DPQEmbedding(n, dim, **options), edge_embed.DPQEmbeddingBag(n, dim, **options))
     if method == "dpq int8":
@@ -49,7 +52,7 @@ def make(method: str) -> Tied:
     return model
 
 
-@pytest.mark.parametrize("method", ["ant", "dpq", "dpq int8", "tt"])
+@pytest.mark.parametrize("method", ["ant", "dpq", "dpq int8", "tt", "tt ordered"])
 def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, method):
     exported = export(make(method), torch.tensor([[1, 2, 3], [4, 5, 6]]))
     tables = exported.lowered.tables
@@ -65,6 +68,29 @@ def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, 
             prefix = method.split()[0].upper()
             expected = [f"{prefix}Embedding", f"{prefix}EmbeddingBag", f"{prefix}Logits"]
             assert own == ([] if portable else expected), (level, portable)
+
+
+def test_heads_of_fixed_size_keep_no_order_for_every_state(export, optimize, count_bytes):
+    class Head(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.output = edge_embed.TiedOutput(edge_embed.TTEmbedding(12_000, 32, 4, row_order=torch.arange(12_000)))
+
+        def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return self.output(hidden), *self.output.topk(hidden, 3)
+
+    exported = export(Head(), torch.randn(16, 32))
+    (table,) = exported.lowered.tables.values()
+    model = onnx.load(exported.path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 16
+    onnx.save(model, exported.path)
+    for level in LEVELS:
+        for portable in (False, True):
+            assert count_bytes(optimize(exported.path, level, portable)) <= 1.05 * table.nbytes + 8192, (
+                level,
+                portable,
+            )
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -1,0 +1,66 @@
+"""The order of a table's rows where it is not that of ids: for each id its row, a permutation.
+
+    row(id) = stored_row(row_order[id])
+
+The padding row keeps its place, row_order[padding_idx] = padding_idx, so that one number says at every stage which row
+is zero.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edge_embed.errors import BadInputError
+
+MAX_ORDERED_ROWS = 2**31 - 1
+"""Rows that int32 can number, the one type that every runtime gathers with."""
+
+
+def check_ordered_rows(num_embeddings: int) -> None:
+    """Refuse a number of rows that no stored order can have.
+
+    Raises:
+        BadInputError: It gives both numbers.
+    """
+    if num_embeddings > MAX_ORDERED_ROWS:
+        raise BadInputError(
+            f"row_order: got {num_embeddings} rows, expected at most {MAX_ORDERED_ROWS}: leave it out and renumber ids"
+        )
+
+
+def checked_row_order(row_order: ArrayLike, num_embeddings: int, padding_idx: int | None) -> NDArray[np.int32]:
+    """Check an order of rows; takes a byte a row beside the result.
+
+    Args:
+        row_order: Integers [n]: for each id its row.
+        num_embeddings: n.
+        padding_idx: The row that has to keep its place, or None.
+
+    Returns:
+        The same as int32, not copied where it is so already.
+
+    Raises:
+        BadInputError: It is no permutation of 0 ... n - 1, n is too large for int32, or the padding row moves.
+    """
+    check_ordered_rows(num_embeddings)
+    order: NDArray[Any] = np.asarray(row_order)
+    if order.dtype.kind not in "iu" or order.shape != (num_embeddings,):
+        raise BadInputError(
+            f"row_order: got {order.dtype} {list(order.shape)}, expected integers [{num_embeddings}], a row for each id"
+        )
+    permutation = f"expected a permutation of 0 to {num_embeddings - 1}"
+    outside = (order < 0) | (order >= num_embeddings)
+    if outside.any():
+        first = int(outside.argmax())
+        raise BadInputError(f"row_order: got row {order[first]} for id {first}, {permutation}")
+    reached = np.zeros(num_embeddings, bool)
+    reached[order] = True
+    if not reached.all():
+        raise BadInputError(f"row_order: got no id with row {int(reached.argmin())}, {permutation}")
+    if padding_idx is not None and order[padding_idx] != padding_idx:
+        raise BadInputError(
+            f"row_order: got row {order[padding_idx]} for padding_idx {padding_idx}, expected the same: the padding "
+            "row keeps its place; give padding_idx to the function that makes the order"
+        )
+    return order.astype(np.int32, copy=False)
