@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from edge_embed.compression.dense import Weight, table_size
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import checked_padding
+from edge_embed.layers.table import checked_counts, checked_padding
 
 _SMALLEST = 8  # rows of a cluster that is not divided again
 _STEPS = 8  # of the power method; a better axis makes no better order
@@ -36,9 +36,7 @@ def by_frequency(counts: Tensor, padding_idx: int | None = None) -> Tensor:
     Raises:
         BadInputError: if counts are not finite, or no such row is there.
     """
-    scores = torch.as_tensor(counts).double().cpu()
-    if scores.ndim != 1 or not len(scores) or not scores.isfinite().all():
-        raise BadInputError(f"counts: got {list(scores.shape)}, expected a finite number for each token, [n]")
+    scores = checked_counts(counts)
     padding_idx = checked_padding(padding_idx, len(scores))
     ids = scores.argsort(descending=True, stable=True)
     return _rows_of(ids if padding_idx is None else ids[ids != padding_idx], padding_idx, len(scores))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.layers.documents import Document, batches
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import check_count, checked_counts
 
 
 def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) -> Tensor:
@@ -39,12 +39,7 @@ def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) ->
         BadInputError: if there are not as many tokens left, or ids are no integers.
         IdOutOfRangeError: for an id to skip that is outside the table.
     """
-    try:
-        scores = torch.as_tensor(counts).double().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
-    if scores.ndim != 1 or not scores.isfinite().all():
-        raise BadInputError(f"counts: got {list(scores.shape)}, expected a finite number for each token, [n]")
+    scores = checked_counts(counts)
     allowed = _allowed(len(scores), num_anchors, skip)
     ranked = scores.masked_fill(~allowed, -torch.inf).sort(descending=True, stable=True).indices
     return ranked[:num_anchors]

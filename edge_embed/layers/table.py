@@ -255,6 +255,17 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def checked_counts(counts: object) -> Tensor:
+    """How often each token comes up, as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
+    try:
+        found = torch.as_tensor(counts).double().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
+    if found.ndim != 1 or not len(found) or not found.isfinite().all():
+        raise BadInputError(f"counts: got {list(found.shape)}, expected a finite number for each token, [n]")
+    return found
+
+
 def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
     """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:

@@ -124,6 +124,7 @@ def test_messages_of_a_fit_speak_of_ids() -> None:
         (torch.ones(2, 2), r"counts: got \[2, 2\], expected a finite number for each token"),
         (torch.tensor([1.0, float("nan")]), "counts: got"),
         (torch.ones(0), r"counts: got \[0\]"),
+        (None, "counts: got None"),
     ],
 )
 def test_counts_that_are_none(counts, message) -> None:
