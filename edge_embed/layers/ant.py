@@ -192,8 +192,14 @@ class ANTEmbedding(CompressedEmbedding):
         for name, tensor in buffers.items():
             self.register_buffer(name, tensor)
 
+    def _noted(self) -> dict[str, Any]:
+        """How anchors are mixed, which transforms of any size leave open."""
+        return {"mixing": "linear"}
+
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """A frozen checkpoint makes this layer frozen; how many nonzeros there are, the checkpoint knows."""
+        if not self._is_noted(state_dict, prefix, rest):
+            return
         weights = state_dict.get(prefix + "weights")
         if isinstance(weights, Tensor):
             nonzeros, anchors = (weights.numel(),), (self._stored_anchors, self.embedding_dim)

@@ -98,6 +98,9 @@ class ANTMixtureEmbedding(ANTEmbedding):
     def _stored_anchors(self) -> int:
         return self.num_anchors + (len(self.set_sizes) if self.mixing == "softmax" else 0)
 
+    def _noted(self) -> dict[str, Any]:
+        return {"mixing": self.mixing if self.mixing == "linear" else f"{self.mixing} of sets of {self.set_sizes}"}
+
     def _weights_of(self, transform: Tensor) -> Tensor:
         return ant_mixture.mixed(transform, self.set_sizes, self.mixing)
 

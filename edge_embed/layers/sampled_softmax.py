@@ -96,7 +96,8 @@ def _shares(chances: Tensor) -> Tensor:
     if not isinstance(chances, Tensor) or chances.ndim != 1 or chances.is_complex():
         shown = list(chances.shape) if isinstance(chances, Tensor) else f"{chances!r:.80}"
         raise BadInputError(f"chances: got {shown}, expected a number for each row, [n]")
-    shares = chances.double() / chances.double().sum()
-    if not len(shares) or not ((shares >= 0) & shares.isfinite()).all():
+    chances = chances.double()
+    shares = chances / chances.sum()
+    if not len(shares) or not ((chances >= 0) & shares.isfinite()).all():
         raise BadInputError("chances: got numbers that are below 0, not finite, or all 0")
     return shares

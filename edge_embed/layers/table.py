@@ -89,6 +89,33 @@ class CompressedEmbedding(nn.Module, ABC):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
+    def _noted(self) -> dict[str, Any]:
+        """What tensors do not show of the table that they are of, by name: it is noted in checkpoints."""
+        return {}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Note it in torch's metadata of the checkpoint."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata: dict[str, dict[str, Any]] = getattr(destination, "_metadata", {})  # a user's plain dict has none
+        metadata.get(prefix[:-1], {}).update(self._noted())
+
+    def _is_noted(self, state_dict: MutableMapping[str, Any], prefix: str, rest: tuple[Any, ...]) -> bool:
+        """Whether a checkpoint is of such a table, as far as it notes that; if not, the layer stays as it is.
+
+        The arguments are those of `_takes`, but for ``rest``, which begins with the metadata.
+        """
+        metadata, *_, errors = rest  # safetensors, for one, notes nothing
+        wrong = [
+            f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {name} {metadata[name]!s:.80} from the "
+            f"checkpoint, {own} in the current model."
+            for name, own in self._noted().items()
+            if metadata.get(name, own) != own
+        ]
+        errors += wrong
+        if wrong:
+            state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))
+        return not wrong
+
     def _takes(self, state_dict: MutableMapping[str, Any], prefix: str, sizes: Sizes, rest: tuple[Any, ...]) -> bool:
         """Whether a frozen checkpoint has tensors of these sizes; if not, the layer stays as it is.
 
@@ -258,12 +285,14 @@ def is_number(value: object) -> TypeGuard[float]:
 def checked_counts(counts: object) -> Tensor:
     """How often each token comes up, as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
     try:
-        found = torch.as_tensor(counts).double().cpu()
+        given = torch.as_tensor(counts)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
-    if found.ndim != 1 or not len(found) or not found.isfinite().all():
-        raise BadInputError(f"counts: got {list(found.shape)}, expected a finite number for each token, [n]")
-    return found
+    if given.is_complex() or given.ndim != 1 or not len(given) or not given.isfinite().all():
+        raise BadInputError(
+            f"counts: got {given.dtype} {list(given.shape)}, expected a finite number for each token, [n]"
+        )
+    return given.double().cpu()
 
 
 def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:

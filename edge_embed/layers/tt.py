@@ -8,7 +8,7 @@ Arithmetic and the order of indices: `edge_embed.ops.tt`.
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -145,7 +145,8 @@ class TTEmbedding(CompressedEmbedding):
         if not found:
             most = self._ratio(self._ranks(1))
             reached = f"with these shapes the largest is {most:.1f}, of rank 1"
-            raise BadInputError(f"no rank reaches ratio {ratio:g}: {reached}; more cores reach more")
+            remedy = "more cores reach more" if self.row_order is None else "row_order alone takes a number a row"
+            raise BadInputError(f"no rank reaches ratio {ratio:g}: {reached}; {remedy}")
         return found
 
     def _ratio(self, ranks: Sequence[int]) -> float:
@@ -275,25 +276,16 @@ class TTEmbedding(CompressedEmbedding):
         for k, core in enumerate(cores):
             self.register_buffer(f"core_{k}", core)
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Note n in torch's metadata of the checkpoint: cores of the same shapes hold tables of several sizes."""
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        metadata: dict[str, dict[str, Any]] = getattr(destination, "_metadata", {})  # a user's plain dict has none
-        metadata.get(prefix[:-1], {})["num_embeddings"] = self.num_embeddings
+    def _noted(self) -> dict[str, Any]:
+        """Cores of the same shapes hold tables of several sizes."""
+        return {"num_embeddings": self.num_embeddings}
 
-    def _load_from_state_dict(
-        self, state_dict: MutableMapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model.
 
         So does the order of an ordered one; cores are taken together with their order or not at all.
         """
-        noted = local_metadata.get("num_embeddings", self.num_embeddings)  # safetensors, for one, notes nothing
-        if noted != self.num_embeddings:
-            errors: list[str] = rest[-1]
-            sizes = f"a table of {noted!r:.80} rows from the checkpoint, {self.num_embeddings} in the current model"
-            errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {sizes}.")
-            state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # the cores stay as they are
+        if not self._is_noted(state_dict, prefix, rest):
             return
         stored, order = (state_dict.get(prefix + name) for name in ("core_0", "row_order"))
         ordered = order is not None or self.row_order is not None
@@ -312,7 +304,7 @@ class TTEmbedding(CompressedEmbedding):
                 return
         if isinstance(stored, Tensor):
             self._become_frozen([torch.zeros_like(core, dtype=stored.dtype) for core in self._cores()])
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         if self.row_order is None:

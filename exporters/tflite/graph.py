@@ -31,7 +31,6 @@ OPERATORS: Mapping[str, str] = {
     "GATHER": "GatherOptions",
     "LESS": "LessOptions",
     "MAXIMUM": "MaximumMinimumOptions",
-    "MINIMUM": "MaximumMinimumOptions",
     "MUL": "MulOptions",
     "NOT_EQUAL": "NotEqualOptions",
     "RANGE": "RangeOptions",
@@ -127,11 +126,11 @@ class Graph:
         options = {"inDataType": getattr(kinds, tensor.dtype.upper()), "outDataType": getattr(kinds, dtype.upper())}
         return self._add("CAST", [tensor], dtype, tensor.shape, **options)
 
-    def saturated(self, tensor: Tensor) -> Tensor:
-        """int32 of int64; what has no room becomes the nearest number that has."""
-        limits = np.iinfo(np.int32)
-        above = self.binary("MAXIMUM", tensor, self.constant(limits.min, tensor.dtype))
-        return self.cast(self.binary("MINIMUM", above, self.constant(limits.max, tensor.dtype)), "int32")
+    def narrowed(self, tensor: Tensor) -> Tensor:
+        """int32 of int64; numbers that have no room are refused, as an index outside a table is."""
+        narrow = self.cast(tensor, "int32")
+        wrong = self.cast(self.binary("NOT_EQUAL", self.cast(narrow, tensor.dtype), tensor), "int32")
+        return self.binary("ADD", narrow, self.gather(self.constant([0]), wrong))
 
     def bitcast(self, tensor: Tensor, dtype: str) -> Tensor:
         """The same bits as another type of that size."""

@@ -1,7 +1,7 @@
 """Whole models in TFLite: the body, converted by litert-torch, with tables put in; one subgraph for each signature.
 
 A converted body has fixed sizes, so each signature is for one size of every dynamic dimension. All of them share the
-weights and the tables. Inputs have the types of the model; whatever integers the body computes are int32.
+weights and the tables. Inputs have the types of the model; whatever integers the body computes with are int32.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,11 +95,10 @@ class _Part:
             if number is not None and tensor_at(self._subgraph, number).dtype == dtype:
                 self._tensors[value] = self._named(value, declared.name)
                 continue
-            # The converter makes int64 int32. No id may wrap into the range of a table, so those that reach it by the
-            # body saturate.
+            # The converter makes int64 int32. Tables take ids as they are; no other integer may wrap around unseen.
             self._tensors[value] = self.graph.input(declared.name, dtype, shape)
-            if number is not None and any(number in operator.inputs for operator in self._subgraph.operators):
-                self._made[number] = self.graph.saturated(self._tensors[value])
+            if number is not None and self._is_read(number):
+                self._made[number] = self.graph.narrowed(self._tensors[value])
 
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
         """Add all uses of tables, and give what they make to the body."""
@@ -126,6 +125,11 @@ class _Part:
     def outputs(self) -> dict[str, Tensor]:
         """By name."""
         return dict(zip(self._cut.lowered.program.output_names, map(self._tensor, self._cut.outputs), strict=True))
+
+    def _is_read(self, number: int) -> bool:
+        """Whether the body does something with an input, or gives it as it is, as an int32 of what is int32 there."""
+        given_back = list(self._numbers.values()).count(number) > 1
+        return given_back or any(number in operator.inputs for operator in self._subgraph.operators)
 
     def _argument(self, given: Any) -> Any:
         if isinstance(given, Value):

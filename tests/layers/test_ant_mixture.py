@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed import ANTMixtureEmbedding, BadInputError, ProximalOptimizer
+from edge_embed import ANTEmbedding, ANTMixtureEmbedding, BadInputError, ProximalOptimizer
 from edge_embed.inspection.program_file import inspect_program
 from edge_embed.ops.ant_mixture import sparsemax
 from edge_embed.packed.file import save_tables
@@ -209,3 +209,30 @@ def test_low_rank_factorisation_is_a_linear_mixture_of_sets_of_one_anchor():
 def test_mistakes_are_refused(sizes, options, message):
     with pytest.raises(BadInputError, match=message):
         ANTMixtureEmbedding(N, D, sizes, **options)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            lambda: ANTMixtureEmbedding(30, 8, (6, 4)),
+            r"mixing softmax of sets of \(4, 6\) from the checkpoint, softmax of",
+        ),
+        (lambda: ANTMixtureEmbedding(30, 8, (4, 6), "sparsemax"), "from the checkpoint, sparsemax of sets of"),
+        (lambda: ANTMixtureEmbedding(30, 8, (4, 6), "linear"), "from the checkpoint, linear in the current model"),
+        (lambda: ANTEmbedding(30, 8, 10), "from the checkpoint, linear in the current model"),
+    ],
+)
+def test_a_checkpoint_of_another_mixture_is_refused(frozen, other, message):
+    """Their tensors have the same names and, but for some frozen ones, the same shapes."""
+    saved, layer = ANTMixtureEmbedding(30, 8, (4, 6)), other()
+    if frozen:
+        saved.freeze()
+    before = layer(torch.arange(30)).detach()
+    with pytest.raises(RuntimeError, match=message):
+        layer.load_state_dict(saved.state_dict())
+    assert torch.equal(layer(torch.arange(30)), before)
+    same = ANTMixtureEmbedding(30, 8, (4, 6))
+    same.load_state_dict(saved.state_dict())
+    assert torch.equal(same.eval()(torch.arange(30)), saved.eval()(torch.arange(30)))

@@ -151,6 +151,7 @@ def test_half_precision_is_summed_in_float32(dtype):
         (lambda: draw(torch.tensor([1.0, math.nan]), 2), BadInputError, "not finite"),
         (lambda: draw(torch.zeros(3), 2), BadInputError, "all 0"),
         (lambda: draw(torch.zeros(0), 2), BadInputError, "all 0"),
+        (lambda: draw(-torch.ones(N), 2), BadInputError, "chances: got numbers that are below 0"),
         (lambda: draw([1, 2], 2), BadInputError, r"chances: got \[1, 2\]"),
         (lambda: draw(torch.ones(3), 0), BadInputError, "count must be at least 1"),
         (lambda: log_uniform(0), BadInputError, "num_embeddings must be at least 1"),

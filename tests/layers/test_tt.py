@@ -111,10 +111,10 @@ def test_a_checkpoint_of_another_number_of_rows_is_refused(frozen, strict):
     state = saved_and_loaded(table_of(1000, frozen).state_dict())
     target = table_of(990, False)
     before = target["words"](torch.arange(990)).detach()
-    message = "size mismatch for words: a table of 1000 rows from the checkpoint, 990 in the current model"
+    message = "size mismatch for words: num_embeddings 1000 from the checkpoint, 990 in the current model"
     with pytest.raises(RuntimeError, match=message):
         target.load_state_dict(state, strict=strict)
-    with pytest.raises(RuntimeError, match="size mismatch for the table: a table of 1000 rows"):
+    with pytest.raises(RuntimeError, match="size mismatch for the table: num_embeddings 1000 from"):
         target["words"].load_state_dict(table_of(1000, frozen)["words"].state_dict(), strict=strict)
     assert not target["words"].frozen
     assert torch.equal(target["words"](torch.arange(990)), before)

@@ -142,7 +142,7 @@ def test_functions_that_do_not_fit(folder, name, message):
 def test_cores_of_another_number_of_rows_are_refused(folder):
     torch.save({"state_dict": factory(folder, "cores")().state_dict()}, folder / "weights.pt")
     assert load_into(factory(folder, "cores"), folder / "weights.pt").num_embeddings == 30
-    with pytest.raises(BadInputError, match="a table of 30 rows from the checkpoint, 29 in the current model"):
+    with pytest.raises(BadInputError, match="num_embeddings 30 from the checkpoint, 29 in the current model"):
         load_into(factory(folder, "fewer_cores"), folder / "weights.pt")
 
 

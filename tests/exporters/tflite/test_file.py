@@ -14,7 +14,7 @@ from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.exporters.tflite.graph import OPERATORS
 from edge_embed.packed.manifest import write_manifest
 
-_ARITHMETIC = {"ADD", "SUB", "LESS", "EQUAL", "NOT_EQUAL", "MUL", "DIV", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM"}
+_ARITHMETIC = {"ADD", "SUB", "LESS", "EQUAL", "NOT_EQUAL", "MUL", "DIV", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM"}
 
 
 class Twice(nn.Module):

@@ -72,6 +72,18 @@ class Zeros(nn.Module):
         return self.head(self.words(ids) + self.shift)
 
 
+class Narrow(nn.Module):
+    """Ids that the model makes int32 itself, which the converter has made already, and a hash of others."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = edge_embed.TTEmbedding(VOCABULARY, WIDTH, rank=4)
+        self.score = nn.Linear(WIDTH, 2)
+
+    def forward(self, ids, raw):
+        return self.score(self.words(ids.int()) + self.words(raw % VOCABULARY))
+
+
 def ids(*shape, n=VOCABULARY):
     return torch.randint(1, n - 1, shape)
 
@@ -80,6 +92,7 @@ MODELS = {
     "encoder": (Encoder, lambda: (ids(2, 5), torch.ones(2, 5)), {"batch": [1], "sequence": [8, 16]}),
     "recurrent": (Recurrent, lambda: (ids(2, 6),), None),
     "zeros": (Zeros, lambda: (ids(2, 3),), None),
+    "narrow": (Narrow, lambda: (ids(2, 3), ids(2, 3)), None),
     "bags": (Bags, lambda: (ids(3, 4), ids(3, n=500).int(), torch.randn(3, 3)), {"batch": [1, 4]}),
 }
 
@@ -165,6 +178,20 @@ def test_validate_finds_nothing(files, name):
     assert (report.exit_code, report.failures()) == (0, [])
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_validate_finds_nothing_in_heads_over_float16(tmp_path, ordered):
+    """Their states are float32: there is no arithmetic on float16 that it could try them with."""
+    torch.manual_seed(0)
+    model = Recurrent()
+    order = torch.randperm(VOCABULARY) if ordered else None
+    model.words = edge_embed.TTEmbedding(VOCABULARY, WIDTH, rank=4, row_order=order).freeze("float16")
+    model.head = edge_embed.TiedOutput(model.words)
+    saved = edge_embed.save(model.eval(), tmp_path / "model.pt", ids(2, 3))
+    edge_embed.export(saved, "tflite", tmp_path / "model.tflite")
+    report = validate(saved, tmp_path / "model.tflite", options=ValidationOptions(iterations=0))
+    assert (report.exit_code, report.failures()) == (0, [])
+
+
 def test_the_signatures_are_named_by_what_varies(files):
     _, _, _, report = files("encoder")
     assert report.signatures == {
@@ -174,6 +201,13 @@ def test_the_signatures_are_named_by_what_varies(files):
     assert report.to_json()["frozen"]["ids"] == ["1", "8 or 16"]
     _, _, _, report = files("recurrent")
     assert report.signatures == {"serving_default": {"batch": 2, "sequence": 6}}  # of the example
+
+
+def test_integers_beyond_int32_are_no_others_to_a_model_that_computes_with_them(files, run_file):
+    for bad in (2**31, -(2**31) - 1, 2**32, 3 * 10**9):
+        (refusal,) = run_file(files("narrow")[2], [{"ids": np.ones((2, 3), np.int64), "raw": np.full((2, 3), bad)}])
+        assert isinstance(refusal, str)
+        assert "gather" in refusal.lower()
 
 
 def test_the_inputs_have_the_types_of_the_model(files):
