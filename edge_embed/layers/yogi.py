@@ -114,7 +114,8 @@ def _dense(parameter: Tensor) -> Tensor:
     assert gradient is not None  # chosen by the caller
     if gradient.layout != torch.strided:
         got = f"got a sparse gradient of a parameter {list(parameter.shape)}"
-        raise BadInputError(f"Yogi takes dense gradients, {got}: give nn.Embedding sparse=False")
+        remedy = "give nn.Embedding sparse=False, and full_softmax_loss plain SGD"
+        raise BadInputError(f"Yogi takes dense gradients, {got}: {remedy}")
     return gradient
 
 
