@@ -47,7 +47,7 @@ def by_clusters(rows: Weight, padding_idx: int | None = None) -> Tensor:
 
     All rows are one cluster at first. Each cluster is divided at its mean, across the direction in which its rows
     differ most, until clusters are small; the halves are ordered as the cluster around them was. The same rows always
-    give the same order. It takes about half a millisecond a row.
+    give the same order.
 
     Args:
         rows: [n, d] of any float type: pretrained ones, or those of a trained table; held in memory as float32.

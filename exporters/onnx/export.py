@@ -140,22 +140,23 @@ def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[s
 
 def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
     """The nodes of ours, with the name of their table and how they use it."""
-    for node in model.graph:
-        if node.domain == DOMAIN:
-            operator = _OPERATORS[node.op_type]
-            first = node.inputs[operator.num_leading]
-            assert first is not None  # of its tensors, every node has this one
-            yield str(first.name).rpartition(".")[0], operator.use, node
+    for operator, node in _own_nodes(model):
+        first = node.inputs[operator.num_leading]
+        assert first is not None  # of its tensors, every node has this one
+        yield str(first.name).rpartition(".")[0], operator.use, node
+
+
+def _own_nodes(model: ir.Model) -> Iterator[tuple[OnnxOperator, ir.Node]]:
+    return ((_OPERATORS[node.op_type], node) for node in model.graph if node.domain == DOMAIN)
 
 
 def _attach_bodies(model: ir.Model) -> None:
     """Add the functions that the nodes need, and those that these call."""
     found: dict[str, tuple[OnnxOperator, int]] = {}
-    for operator in _OPERATORS.values():
-        for node in (node for node in model.graph if _is(node, operator)):
-            count = len(node.inputs) - operator.num_leading
-            for body in (*operator.called(count), (operator, count)):
-                _check_count(*body, found.setdefault(body[0].op_type, body)[1])
+    for operator, node in _own_nodes(model):
+        count = len(node.inputs) - operator.num_leading
+        for body in (*operator.called(count), (operator, count)):
+            _check_count(*body, found.setdefault(body[0].op_type, body)[1])
     for operator, count in found.values():
         _add_function(model, operator, count)
 
@@ -173,10 +174,6 @@ def _check_count(operator: OnnxOperator, count: int, other: int) -> None:
             f"{method.name} tables: got some of {min(count, other)} and some of {max(count, other)} {method.parts}, "
             f"expected one number of {method.parts} in a model, since they share one portable body: {method.remedy}"
         )
-
-
-def _is(node: ir.Node, operator: OnnxOperator) -> bool:
-    return node.domain == DOMAIN and node.op_type == operator.op_type
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:

@@ -127,7 +127,7 @@ class _Part:
         return dict(zip(self._cut.lowered.program.output_names, map(self._tensor, self._cut.outputs), strict=True))
 
     def _is_read(self, number: int) -> bool:
-        """Whether the body does something with an input, or gives it as it is, as an int32 of what is int32 there."""
+        """Whether the body computes with an input, or gives it back: a cast to int32 does nothing there."""
         given_back = list(self._numbers.values()).count(number) > 1
         return given_back or any(number in operator.inputs for operator in self._subgraph.operators)
 

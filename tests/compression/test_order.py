@@ -96,7 +96,8 @@ def test_a_table_is_fitted_in_its_order(fit, padding_idx) -> None:
         layer = fit(weight, rank=6, padding_idx=padding_idx, row_order=order)
         plain = fit(rows[order.argsort()], rank=6, padding_idx=padding_idx)
         ids = torch.arange(len(rows))
-        torch.testing.assert_close(layer(ids), plain(order), rtol=0, atol=1e-4)
+        # Both are decomposed in float64, and rounded to float32 once: a few roundings of products of up to 6 terms.
+        torch.testing.assert_close(layer(ids), plain(order), rtol=0, atol=32 * 2.0**-24 * float(rows.abs().max()))
     assert error(layer, expected) < 0.75 * error(fit(rows, rank=6, padding_idx=padding_idx), expected)
 
 

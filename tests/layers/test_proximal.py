@@ -296,6 +296,15 @@ def test_state_is_that_of_the_bare_optimiser():
     assert not torch.equal(both["model"].table.transform, before)
 
 
+def test_hooks_of_the_state_are_those_of_the_bare_optimiser():
+    model, seen = Model(), []
+    optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, PENALTY)
+    for hook in ("state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"):
+        getattr(optimizer, f"register_{hook}_hook")(lambda *given: seen.append(given[0]))
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert seen == [optimizer.optimizer] * 4
+
+
 def test_hooks_of_a_step_run_after_the_proximal_step():
     model = Model()
     optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, 1e9)
@@ -390,14 +399,3 @@ def test_copies_and_pickles_keep_the_penalty_and_may_change_it(duplicate):
     run(model, optimizer, 1)
     assert not again.table.transform.any()
     assert model.table.transform.any()
-
-
-@pytest.mark.parametrize("hook", ["state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"])
-def test_hooks_of_the_state_are_those_of_the_bare_optimiser(hook):
-    model = Model()
-    bare = RULES["sgd"][0](model.parameters())
-    optimizer = ProximalOptimizer(bare, model, PENALTY)
-    seen = []
-    getattr(optimizer, f"register_{hook}_hook")(lambda *given: seen.append(given[0]))
-    optimizer.load_state_dict(optimizer.state_dict())
-    assert seen == [bare]
