@@ -15,6 +15,7 @@ import click
 import numpy as np
 import torch
 from baselines import WAYS
+from begun import Begun
 from options import Options, data_option, make_folder
 from scipy import stats
 from trials import Trial, choose, run_seed, step_costs
@@ -26,8 +27,8 @@ _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *less dense*: the difference within a seed. *at equal bytes*: what the dense model of the same seed loses or gains on
 the method when its table is cut down to as many bytes afterwards, by a matrix of low rank, by product quantisation
-weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median time of a training step
-relative to the dense model with Adam, in turns."""
+weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median processor time of a
+training step relative to the dense model with Adam, in turns."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 
@@ -43,7 +44,8 @@ _CHOICE = "Epochs and settings were chosen by validation data."
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
 )
-def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None) -> None:
+@click.option("--resume", is_flag=True, help="Go on where a run into this folder was interrupted.")
+def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, resume: bool) -> None:
     """Train the models of a SAMPLE from several seeds, and write how the methods compare with a dense table.
 
     Progress goes to stderr, the report to stdout too.
@@ -52,27 +54,41 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
     make_folder(options.output)
     torch.set_num_threads(1)  # faster where models are this small; times of steps are to be those of one core
     module = import_module(f"{sample}.claims")
-    make_task = module.make_task(options)
-    chosen = choose(make_task, module.CANDIDATES, options)
+    make_task, candidates = module.make_task(options), module.CANDIDATES
+    file = options.output / "begun.json"
+    begun = Begun.read(file, sample, quick, candidates) if resume else Begun(sample, quick)
+    for method, recipes in candidates.items():
+        if method not in begun.chosen:
+            begun.chosen[method] = choose(make_task, recipes, method, options)
+            begun.write(file)
     torch.manual_seed(seed)
     task = make_task()
-    recipes = {method: module.CANDIDATES[method][setting] for method, setting in chosen.items()}
-    costs = step_costs(task, recipes, quick)
-    trials: list[Trial] = []
-    for number in range(seed, seed + seeds):  # each takes long: what is done stays if a later one is interrupted
-        trials += run_seed(make_task, module.CANDIDATES, chosen, number, options)
-        command = f"python samples/claims.py {sample} --seeds {number - seed + 1} --seed {seed}" + " --quick" * quick
-        results = {
-            "command": command,
-            "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
-            "metric": task.metric,
-            "methods": [_summary(method, trials, costs[method]) for method in recipes],
-            "trials": [dataclasses.asdict(trial) for trial in trials],
-        }
-        report = _markdown(results, quick)
-        (options.output / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        (options.output / "results.md").write_text(report, encoding="utf-8")
+    recipes = {method: candidates[method][setting] for method, setting in begun.chosen.items()}
+    begun.costs = begun.costs or step_costs(task, recipes, quick)
+    for number in range(seed, seed + seeds):
+        if number not in {trial.seed for trial in begun.trials}:
+            begun.trials += run_seed(make_task, candidates, begun.chosen, number, options)
+            begun.write(file)
+        done = range(seed, number + 1)
+        command = f"python samples/claims.py {sample} --seeds {len(done)} --seed {seed}" + " --quick" * quick
+        report = _write_report(command, task.metric, begun, done, options.output)
     print(report, end="")
+
+
+def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder: Path) -> str:
+    """Write both forms of what these seeds say, and give the Markdown."""
+    trials = [trial for seed in seeds for trial in begun.trials if trial.seed == seed]
+    results = {
+        "command": command,
+        "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
+        "metric": metric,
+        "methods": [_summary(method, trials, begun.costs[method]) for method in begun.chosen],
+        "trials": [dataclasses.asdict(trial) for trial in trials],
+    }
+    report = _markdown(results, begun.quick)
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (folder / "results.md").write_text(report, encoding="utf-8")
+    return report
 
 
 def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> dict[str, Any]:

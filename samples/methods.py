@@ -5,6 +5,7 @@ Options are those of the layer; ``layer`` is one that reduces bags where a model
 
 from typing import Any
 
+import torch
 from tables import MakeTable
 from tied_output import small_embedding
 
@@ -32,14 +33,16 @@ def sx(
 ) -> MakeTable:
     """DPQ-SX with K = 16 and what leaves few of its codes unused; tau = 2 lets more than one of them learn."""
     few_unused: dict[str, Any] = {"distance_norm": "per_group", "query_init_scale": 0.01, "temperature": 2.0}
-    return lambda rows: layer(rows, width, 16, num_groups, padding_idx=0, **few_unused, **options)
+    return lambda rows: layer(rows, width, 16, num_groups, padding_idx=0, **few_unused | options)
 
 
 def ant(
     width: int, num_anchors: int, layer: type[edge_embed.ANTEmbedding] = edge_embed.ANTEmbedding, **options: Any
 ) -> MakeTable:
-    """ANT."""
-    return lambda rows: layer(rows, width, num_anchors, padding_idx=0, **options)
+    """ANT. Anchors begin around zero: as they are drawn all of them are positive, and all rows alike at first."""
+    return lambda rows: layer(rows, width, num_anchors, padding_idx=0, **options).start_from(
+        vectors=torch.randn(num_anchors, width)
+    )
 
 
 def tt(

@@ -7,7 +7,7 @@ is drawn before the table, so differences are taken within a seed.
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import torch
@@ -46,9 +46,15 @@ class Trial:
     cut_down: Mapping[str, float]
 
 
-def choose(make_task: Callable[[], Task[Model]], candidates: Candidates, options: Options) -> dict[str, int]:
-    """The setting of each method that does best on validation data; in a quick run the first."""
-    return {method: _choose(make_task, recipes, method, options) for method, recipes in candidates.items()}
+def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
+    """The setting of a method that does best on validation data; in a quick run the first."""
+    if len(recipes) == 1 or options.quick:
+        return 0
+    scores = []
+    for recipe in recipes:
+        task, model = _trained(make_task, recipe, method, TUNING_SEED, options)
+        scores.append(evaluate(task, model, "validation") * (1 if task.higher_is_better else -1))
+    return int(np.argmax(scores))
 
 
 def run_seed(
@@ -65,16 +71,6 @@ def run_seed(
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         trials.append(Trial(method, setting, seed, *scores, sum(nbytes), others))
     return trials
-
-
-def _choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
-    if len(recipes) == 1 or options.quick:
-        return 0
-    scores = []
-    for recipe in recipes:
-        task, model = _trained(make_task, recipe, method, TUNING_SEED, options)
-        scores.append(evaluate(task, model, "validation") * (1 if task.higher_is_better else -1))
-    return int(np.argmax(scores))
 
 
 def _trained(
@@ -106,7 +102,7 @@ def counts(task: Task[Model], weights: Sequence[Rows]) -> list[NDArray[np.int64]
 
 
 def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
-    """Time of training steps relative to those of ``dense``, by method: a ratio a round, in which all take turns."""
+    """Processor time of training steps relative to those of ``dense``, by method: a ratio a round, of all in turns."""
     random, batches = np.random.default_rng(0), [batch for _, batch in zip(range(_STEPS), task.batches(), strict=False)]
     models = {method: task.model(recipe.table).train() for method, recipe in recipes.items()}
     optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
@@ -114,8 +110,8 @@ def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) ->
     for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):
         rounds.append({})
         for method in random.permutation(list(models)):
-            begin = perf_counter()
+            begin = process_time()
             for batch in batches:
                 step(task, models[method], optimizers[method], batch)
-            rounds[-1][method] = perf_counter() - begin
+            rounds[-1][method] = process_time() - begin
     return {method: [times[method] / times["dense"] for times in rounds[1:]] for method in models}

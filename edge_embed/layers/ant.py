@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding, check_count
@@ -22,6 +21,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded, stored_array
 from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.form import check_form
 
 _CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
 
@@ -36,7 +36,8 @@ class ANTEmbedding(CompressedEmbedding):
     learns. The dense table is never built, neither in training nor later.
 
     The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand (section 3.1) are what `start_from`
-    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering.
+    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering. Without them all anchors
+    are drawn above zero, as in the authors' code; ``start_from(vectors=torch.randn(A, d))`` begins around zero.
 
     Args:
         num_embeddings: rows n.
@@ -136,7 +137,12 @@ class ANTEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedANT) -> Self:
-        """A frozen layer over the arrays of ``packed``, which are copied."""
+        """A frozen layer over the arrays of ``packed``, which are copied.
+
+        Raises:
+            BadInputError: if it is of another method.
+        """
+        check_form(packed, PackedANT)
         num_anchors, embedding_dim = packed.anchors.shape
         layer = cls(packed.num_embeddings, embedding_dim, num_anchors, padding_idx=packed.padding_idx, device="meta")
         layer._become_frozen(packed)
@@ -239,9 +245,14 @@ class ANTEmbedding(CompressedEmbedding):
         """How many anchors the frozen layer has."""
         return self.num_anchors
 
-    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
-        """Rows [B, d] of ids int64 [B] by eq. (1)."""
-        return ant.products(self._weights_of(functional.embedding(ids, self.transform)), self.anchors)
+    @property
+    def own_rows(self) -> nn.Parameter:
+        """The transform [n, A]."""
+        return self.transform
+
+    def training_rows(self, transform: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Rows [B, d] of rows [B, A] of the transform by eq. (1)."""
+        return ant.products(self._weights_of(transform), self.anchors)
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""

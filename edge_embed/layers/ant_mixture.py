@@ -18,6 +18,7 @@ from edge_embed.layers.factorization import checked_numbers
 from edge_embed.ops import ant_mixture
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.form import check_form
 
 
 class ANTMixtureEmbedding(ANTEmbedding):
@@ -84,7 +85,12 @@ class ANTMixtureEmbedding(ANTEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedANT) -> Self:
-        """A frozen layer over the arrays of ``packed``, which are copied: a linear mixture of one set."""
+        """A frozen layer over the arrays of ``packed``, which are copied: a linear mixture of one set.
+
+        Raises:
+            BadInputError: if it is of another method.
+        """
+        check_form(packed, PackedANT)
         sizes, padding_idx = packed.anchors.shape[:1], packed.padding_idx
         layer = cls(packed.num_embeddings, packed.embedding_dim, sizes, "linear", padding_idx, device="meta")
         layer._become_frozen(packed)

@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edge_embed.layers.dpq_options import (
     DistanceNorm,
@@ -31,11 +30,12 @@ from edge_embed.layers.dpq_options import (
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.table import CompressedEmbedding, is_recomputed
 from edge_embed.ops import dpq
-from edge_embed.ops.dpq_distance import Metric, batch_statistics, normalized, responses
-from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows, with_regulariser
+from edge_embed.ops.dpq_distance import Metric, affine, batch_statistics, features, normalized, responses
+from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.form import check_form
 
 _NORM_MOMENTUM = 0.1
 
@@ -182,7 +182,12 @@ class DPQEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedDPQ) -> Self:
-        """A frozen layer over the codes and values of ``packed`` (its arrays are copied)."""
+        """A frozen layer over the codes and values of ``packed`` (its arrays are copied).
+
+        Raises:
+            BadInputError: if it is of another method.
+        """
+        check_form(packed, PackedDPQ)
         layer = cls(
             packed.num_embeddings,
             packed.embedding_dim,
@@ -279,38 +284,40 @@ class DPQEmbedding(CompressedEmbedding):
     def _statistics(self) -> tuple[Tensor | None, Tensor | None]:
         return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
 
-    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
-        """Rows [B, d] of ids int64 [B] by eq. (5) or (7)."""
+    @property
+    def own_rows(self) -> nn.Parameter:
+        """The queries [n, D w]."""
+        return self.query
+
+    def training_rows(self, query: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+        """Rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
         if self.centroids is not None and update:
             self.centroids.move(self.value)
-        query = functional.embedding(ids, self.query)  # [B, D w]
         with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
-            response = responses(query, self._keys(), self.metric)  # [D, B, K]
-            if self.distance_norm:
-                response = self._normalized(response, counts, update)
+            response = self._responses(query, counts, update)  # [D, B, K]
         code = response.max(dim=-1).indices  # [D, B]
         if self.variant == "sx":
             return softmax_rows(response, code, self.value, self.temperature)
-        selected = dpq.select(self.value, code.t())  # [B, d]
-        rows = centroid_rows(query, selected)
-        if self.centroids is None:
-            return with_regulariser(rows, query, selected, counts, share)
-        if update:
+        if self.centroids is not None and update:
             self.centroids.follow(query, code, counts)
-        return rows
+        return centroid_rows(query, self.value, code, counts, share)
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages."""
         with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
             return super().training_logits(hidden)
 
-    def _normalized(self, response: Tensor, counts: Tensor, update: bool) -> Tensor:
-        """Distances [D, B, K] by the statistics of this batch; float16 could not even count them."""
-        wide = response.to(torch.promote_types(response.dtype, torch.float32))
-        mean, variance, total = batch_statistics(wide, counts, self.distance_norm == "per_group")
+    def _responses(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
+        """Distances [D, B, K], by the statistics of this batch if there is a norm: too many for float16."""
+        if not self.distance_norm:
+            return responses(query, affine(self._keys(), self.metric), self.metric)
+        wide = torch.promote_types(query.dtype, torch.float32)
+        weights = affine(self._keys().to(wide), self.metric)
+        parts = features(query.to(wide), weights, self.metric)
+        mean, variance, total = batch_statistics(parts, weights, counts, self.distance_norm == "per_group")
         if update:
             self._follow(mean, variance, total)
-        return normalized(wide, mean, variance).to(response.dtype)
+        return (parts @ normalized(weights, mean, variance)).to(query.dtype)
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:

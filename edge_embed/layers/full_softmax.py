@@ -39,7 +39,7 @@ def full_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, penalty
     Args:
         head: the output layer, over an `ANTEmbedding`.
         hidden: [*, d].
-        targets: ids of the right rows, integers [*].
+        targets: ids of the right rows, integers [*]; -100 leaves a hidden state out, as in torch's losses.
         penalty: that of the `ProximalOptimizer`, 0 if some entries are ``unpenalized``: 0 keeps all that is not moved
             below zero.
 

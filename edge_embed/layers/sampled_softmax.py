@@ -56,7 +56,7 @@ def sampled_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, samp
     Args:
         head: the output layer.
         hidden: [*, d].
-        targets: ids of the right rows, integers [*].
+        targets: ids of the right rows, integers [*]; -100 leaves a hidden state out, as in torch's losses.
         sampled: ids of S, integers [k]; what equals a target does not count for it.
         chances: what they were drawn with, [n], above 0 for each of them.
 

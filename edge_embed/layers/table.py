@@ -64,12 +64,17 @@ class CompressedEmbedding(nn.Module, ABC):
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         """The operators of the present state, and the arguments that say which table they work on."""
 
+    @property
+    def own_rows(self) -> nn.Parameter | None:
+        """The parameter [n, *] of which each row of the table takes one row, that of its id; None if there is none."""
+        return None
+
     @abstractmethod
-    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
         """Rows as the method trains them, differentiable.
 
         Args:
-            ids: int64 [B], in range.
+            own: what a row has for itself: rows [B, *] of `own_rows`, or without those its id, int64 [B], in range.
             counts: how often each comes up in the step, int64 [B]; 0 for the padding row.
             share: what a regularisation term of the method counts: the part of a step's rows that these are.
             update: whether statistics of the method follow these rows; false where rows are computed again.
@@ -201,17 +206,22 @@ class CompressedEmbedding(nn.Module, ABC):
         check_id_range(ids, self.num_embeddings)
         # An accelerator would have to be waited for; while ``torch.compile`` traces nobody knows how many there are.
         if torch.compiler.is_compiling() or ids.device.type != "cpu":
-            return self._counted_rows(ids, torch.ones_like(ids))
+            return self._counted_rows(ids, self._own(ids), torch.ones_like(ids))
         each, places, counts = ids.unique(return_inverse=True, return_counts=True)
-        return functional.embedding(places, self._counted_rows(each, counts))
+        return functional.embedding(places, self._counted_rows(each, self._own(each), counts))
 
-    def _counted_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def _own(self, ids: Tensor) -> Tensor:
+        return ids if self.own_rows is None else functional.embedding(ids, self.own_rows)
+
+    def _counted_rows(
+        self, ids: Tensor, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True
+    ) -> Tensor:
         """`training_rows`, the padding row zero."""
         update = update and not is_recomputed()
         if self.padding_idx is None:
-            return self.training_rows(ids, counts, share, update)
+            return self.training_rows(own, counts, share, update)
         is_padding = ids == self.padding_idx
-        rows = self.training_rows(ids, counts.masked_fill(is_padding, 0), share, update)
+        rows = self.training_rows(own, counts.masked_fill(is_padding, 0), share, update)
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
 
 
@@ -223,34 +233,46 @@ class _BlockedLogits(torch.autograd.Function):
         ctx.layer = layer
         ctx.save_for_backward(hidden, *parameters)
         logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
-        for begin, end, rows in _blocks(layer, hidden.device, update=True):
+        for begin, end, _, rows in _blocks(layer, hidden.device, update=True):
             logits[:, begin:end] = hidden @ rows.to(hidden.dtype).t()
         return logits
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, *parameters = ctx.saved_tensors
-        wanted = [parameter for parameter in parameters if parameter.requires_grad]
-        found: list[Tensor | None] = [None] * len(wanted)
+        hidden, *_ = ctx.saved_tensors  # parameters are saved to be told if one has changed; hooks may give copies
+        parameters, own_rows = list(ctx.layer.parameters()), ctx.layer.own_rows
+        learned = {id(parameter): torch.zeros_like(parameter) for parameter in parameters if parameter.requires_grad}
+        shared = [parameter for parameter in parameters if parameter.requires_grad and parameter is not own_rows]
         hidden_gradient = torch.zeros_like(hidden)
         with torch.enable_grad():
-            for begin, end, rows in _blocks(ctx.layer, hidden.device, update=False):
+            for begin, end, own, rows in _blocks(ctx.layer, hidden.device, update=False):
                 gradient = gradients[0][:, begin:end]  # [B, block]
                 hidden_gradient += gradient @ rows.detach().to(hidden.dtype)
-                parts = torch.autograd.grad(rows, wanted, (gradient.t() @ hidden).to(rows.dtype), allow_unused=True)
-                found = [_add(total, part) for total, part in zip(found, parts, strict=True)]
-        by_parameter = dict(zip(map(id, wanted), found, strict=True))
-        return None, hidden_gradient, *(by_parameter.get(id(parameter)) for parameter in parameters)
+                wanted = [own, *shared] if own.requires_grad else shared
+                of_rows = (gradient.t() @ hidden).to(rows.dtype)
+                parts = list(torch.autograd.grad(rows, wanted, of_rows, materialize_grads=True))
+                if own.requires_grad:
+                    learned[id(own_rows)][begin:end] = parts.pop(0)
+                for parameter, part in zip(shared, parts, strict=True):
+                    learned[id(parameter)] += part
+        return None, hidden_gradient, *(learned.get(id(parameter)) for parameter in parameters)
 
 
-def _blocks(layer: CompressedEmbedding, device: torch.device, update: bool) -> Iterator[tuple[int, int, Tensor]]:
-    """First id, end and rows of consecutive blocks; each counts by its rows, but for the padding row."""
-    padding = layer.padding_idx
+def _blocks(
+    layer: CompressedEmbedding, device: torch.device, update: bool
+) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+    """First id, end, what rows have for themselves, and rows of consecutive blocks.
+
+    Each block counts by its rows, but for the padding row. What its rows have for themselves learns as a leaf: the
+    gradient of a part of all own rows would be as large as all of them, for each block.
+    """
+    padding, own_rows = layer.padding_idx, layer.own_rows
     total = max(1, layer.num_embeddings - (padding is not None))
     for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
         counted = end - begin - (padding is not None and begin <= padding < end)
         ids = torch.arange(begin, end, device=device)
-        yield begin, end, layer._counted_rows(ids, torch.ones_like(ids), counted / total, update)
+        own = ids if own_rows is None else own_rows[begin:end].detach().requires_grad_(own_rows.requires_grad)
+        yield begin, end, own, layer._counted_rows(ids, own, torch.ones_like(ids), counted / total, update)
 
 
 def is_recomputed() -> bool:
@@ -259,12 +281,6 @@ def is_recomputed() -> bool:
     False while ``torch.compile`` traces, where nobody knows from where the graph will be called.
     """
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
-
-
-def _add(total: Tensor | None, part: Tensor | None) -> Tensor | None:
-    if total is None or part is None:
-        return part if total is None else total
-    return total + part
 
 
 def check_count(name: str, count: object, least: int = 1) -> None:

@@ -12,6 +12,8 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden
 from edge_embed.ops.topk import TopK
 
+_IGNORED = -100  # ignore_index of torch's cross entropy
+
 
 class TiedOutput(nn.Module):
     """Logits straight from a compressed table; what learns is the table of the embedding layer itself.
@@ -95,7 +97,7 @@ def checked_batch(head: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Te
     Args:
         head: the output layer.
         hidden: [*, d].
-        targets: ids of rows, integers [*].
+        targets: ids of rows, integers [*]; where they are -100, as torch's losses have it, the state is left out.
 
     Raises:
         BadInputError: if ``head`` is no `TiedOutput`, or for other shapes or types.
@@ -108,5 +110,7 @@ def checked_batch(head: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Te
     if targets.shape != hidden.shape[:-1]:
         got = f"got targets {list(targets.shape)} and hidden states {list(hidden.shape)}"
         raise BadInputError(f"{got}, expected one target for each hidden state")
+    counts = targets != _IGNORED
+    targets = targets[counts]
     check_id_range(targets, head.out_features)
-    return hidden.reshape(-1, head.in_features), targets.reshape(-1)
+    return hidden[counts], targets

@@ -20,6 +20,7 @@ from edge_embed.layers.table import CompressedEmbedding, check_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
+from edge_embed.packed.form import check_form
 from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
@@ -196,7 +197,12 @@ class TTEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedTT) -> Self:
-        """A frozen layer over the cores and the order of ``packed``, which are copied."""
+        """A frozen layer over the cores and the order of ``packed``, which are copied.
+
+        Raises:
+            BadInputError: if it is of another method.
+        """
+        check_form(packed, PackedTT)
         shapes = [core.shape for core in packed.cores]
         layer = cls._for_shapes(shapes, packed.num_embeddings, packed.padding_idx)
         layer._become_frozen([torch.tensor(core) for core in packed.cores])

@@ -40,24 +40,70 @@ def known_metric(name: str) -> Metric:
     raise BadInputError(f"metric must be one of {', '.join(METRICS)}, got {name!r:.80}")
 
 
-def responses(query: Tensor, key: Tensor, metric: Metric) -> Tensor:
-    """Similarity of every query sub-vector to every key of its group, as it is trained.
+def responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
+    """Similarity of every query sub-vector to every key of its group: [B, D s] -> [D, B, K], larger is nearer.
 
-    Args:
-        query: [B, D s].
-        key: [G, K, s].
-        metric: as above.
+    ``weights`` [G, f, K] are those of `affine`, or `normalized` ones.
+    """
+    return features(query, weights, metric) @ weights
+
+
+def features(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
+    """What distances are linear in, for each group: (q, |q|^2, 1), or (q, 1) where |q|^2 plays no part: [D, B, f]."""
+    others = 2 if metric == "euclidean" else 1
+    groups: Tensor = query.unflatten(-1, (-1, weights.shape[1] - others)).transpose(0, 1)  # [D, B, s]
+    if metric == "cosine":
+        groups = _directions(groups)
+    square = [groups.square().sum(-1, keepdim=True)] if metric == "euclidean" else []
+    return torch.cat((groups, *square, torch.ones_like(groups[..., :1])), -1)
+
+
+def affine(key: Tensor, metric: Metric) -> Tensor:
+    """Distances to keys [G, K, s] as one matrix product with `features`: [G, f, K], the last row by itself.
+
+    A pass over all distances, for the norm or for a squared length, would cost as much as the product.
+    """
+    if metric == "euclidean":
+        square = key.square().sum(-1, keepdim=True)
+        parts = [2 * key, -torch.ones_like(square), -square]
+    else:
+        parts = [_directions(key) if metric == "cosine" else key, torch.zeros_like(key[..., :1])]
+    return torch.cat(parts, -1).transpose(1, 2)
+
+
+def normalized(weights: Tensor, mean: Tensor | None, variance: Tensor | None) -> Tensor:
+    """Weights [G, f, K] of distances by statistics [K] or [D, K]; the latter give [D, f, K], also of shared keys."""
+    if mean is None or variance is None:
+        return weights
+    num_codes = weights.shape[-1]
+    mean, scale = (each.reshape(-1, 1, num_codes) for each in (mean, torch.rsqrt(variance + NORM_EPS)))
+    weights = weights.expand(max(len(weights), len(mean)), -1, -1)
+    return torch.cat((weights[:, :-1], weights[:, -1:] - mean), 1) * scale
+
+
+def batch_statistics(
+    features: Tensor, weights: Tensor, counts: Tensor, per_group: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance of distances, those of a query counted ``counts`` [B] times, and of how many.
+
+    They are taken from mean and covariance of the few features [D, B, f] that distances are linear in, by weights
+    [G, f, K].
 
     Returns:
-        [D, B, K], larger is nearer.
+        Mean and variance [K] over groups and queries, or [D, K] over queries; their number, of rank 0.
     """
-    groups: Tensor = query.unflatten(-1, (-1, key.shape[-1])).transpose(0, 1)  # [D, B, s]
-    if metric == "cosine":
-        groups, key = _directions(groups), _directions(key)
-    dots: Tensor = groups @ key.transpose(1, 2)  # [D, B, K]
-    if metric != "euclidean":
-        return dots
-    return 2 * dots - groups.square().sum(-1, keepdim=True) - key.square().sum(-1).unsqueeze(1)
+    weight = counts.to(features.dtype).unsqueeze(-1)  # [B, 1]
+    total = weight.sum()
+    number = total.clamp(min=1)
+    centre = weight.t() @ features / number  # [D, 1, f]
+    centred = features - centre
+    covariance = (centred * weight).transpose(1, 2) @ centred / number  # [D, f, f]
+    mean = (centre @ weights).squeeze(1)  # [D, K]
+    variance = (weights * (covariance @ weights)).sum(1).clamp(min=0)  # [D, K]
+    if per_group:
+        return mean, variance, total
+    overall = mean.mean(0)  # [K]
+    return overall, (variance + (mean - overall).square()).mean(0), total * len(features)
 
 
 def _directions(vectors: Tensor) -> Tensor:
@@ -67,66 +113,22 @@ def _directions(vectors: Tensor) -> Tensor:
     return torch.where(length > _LEAST_LENGTH, wide / length, 0.0).to(vectors.dtype)
 
 
-def batch_statistics(response: Tensor, counts: Tensor, per_group: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance of distances [D, B, K], those of a query counted ``counts`` [B] times, and of how many.
-
-    Returns:
-        Mean and variance [K] over groups and queries, or [D, K] over queries; their number, of rank 0.
-    """
-    weight = counts.to(response.dtype).unsqueeze(-1)  # [B, 1]
-    places = (1,) if per_group else (0, 1)
-    total = weight.sum() * (1 if per_group else response.shape[0])
-    mean = (response * weight).sum(places) / total.clamp(min=1)
-    variance = ((response - mean.unsqueeze(-2)).square() * weight).sum(places) / total.clamp(min=1)
-    return mean, variance, total
-
-
-def normalized(response: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Distances [D, B, K] by statistics [K] or [D, K]."""
-    return (response - mean.unsqueeze(-2)) * _inverse_deviation(variance).unsqueeze(-2)
-
-
-def _inverse_deviation(variance: Tensor) -> Tensor:
-    return torch.rsqrt(variance + NORM_EPS)
-
-
 def codes(query: Tensor, key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:
     """Codes of query rows [B, D s] as they are at inference: int64 [B, D]; the lowest k wins a tie."""
-    return distances(query, affine(key, mean, variance, metric), metric).max(dim=-1).indices.t()
+    return distances(query, inference_weights(key, mean, variance, metric), metric).max(dim=-1).indices.t()
 
 
 def distances(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
     """Normalised distances of query rows [B, D s] at inference: float32 [D, B, K], larger is nearer.
 
-    ``weights`` [G, s + 2, K] are those of `affine`. Distances are summed in float64 and compared in float32: the
-    order of summation depends on the batch, and one flipped code replaces a whole sub-vector, so what differs by
+    ``weights`` [G, f, K] are those of `inference_weights`. Distances are summed in float64 and compared in float32:
+    the order of summation depends on the batch, and one flipped code replaces a whole sub-vector, so what differs by
     float64 rounding alone has to be a tie.
     """
-    groups = query.double().unflatten(-1, (-1, weights.shape[1] - 2)).transpose(0, 1)  # [D, B, s]
-    if metric == "cosine":
-        groups = _directions(groups)
-    square = groups.square().sum(-1, keepdim=True)
-    features = torch.cat((groups, square, torch.ones_like(square)), -1)  # [D, B, s + 2]
-    return (features @ weights).float()
+    return responses(query.double(), weights, metric).float()
 
 
-def affine(key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:
-    """Normalised distances as one matrix product with (q, |q|^2, 1): key [G, K, s] -> float64 [G, s + 2, K].
-
-    A pass over all distances, for the norm or for a squared length, would cost as much as the product. Statistics
-    [D, K] give weights [D, s + 2, K], also where keys are shared.
-    """
-    key, num_codes = key.double(), key.shape[1]
-    scale = key.new_ones(1, num_codes)
-    if variance is not None:
-        scale = _inverse_deviation(variance.double()).reshape(-1, num_codes)  # [1, K] or [D, K]
-    shift = torch.zeros_like(scale) if mean is None else mean.double().reshape(-1, num_codes)
-    key = key.expand(max(len(key), len(scale)), -1, -1)
-    if metric == "euclidean":
-        by_query, by_square = 2 * key, -torch.ones_like(key[..., :1])
-        constant = -key.square().sum(-1, keepdim=True)
-    else:
-        by_query = _directions(key) if metric == "cosine" else key
-        by_square = constant = torch.zeros_like(key[..., :1])
-    weights = torch.cat((by_query, by_square, constant - shift.unsqueeze(-1)), -1)  # [G, K, s + 2]
-    return (weights * scale.unsqueeze(-1)).transpose(1, 2)
+def inference_weights(key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:
+    """Those of distances normalised by running statistics, float64 [G or D, f, K]."""
+    mean, variance = (None if each is None else each.double() for each in (mean, variance))
+    return normalized(affine(key.double(), metric), mean, variance)

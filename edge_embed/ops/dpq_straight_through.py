@@ -7,27 +7,39 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from edge_embed.ops.dpq import select, value_indices
 
 
-class _AddLoss(torch.autograd.Function):
-    """Pass ``output`` through and let ``loss`` be minimised as if it were added to the user's loss."""
-
-    @staticmethod
-    def forward(output: Tensor, loss: Tensor) -> Tensor:
-        return output.view_as(output)
+class _SoftChoice(torch.autograd.Function):
+    """Pass rows [B, d] through, and let distances learn as if the rows were the softmax over them times the values."""
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.set_materialize_grads(True)
+    def forward(rows: Tensor, response: Tensor, value: Tensor, temperature: float) -> Tensor:
+        return rows.view_as(rows)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        return gradient, gradient.new_ones(())
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, float], output: Tensor) -> None:
+        _, response, value, ctx.temperature = inputs
+        ctx.save_for_backward(response, value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        response, value = ctx.saved_tensors
+        if ctx.temperature != 1:  # the largest is moved to 0 first: in float16 a quotient overflows early
+            response = (response - response.amax(-1, keepdim=True)).div_(ctx.temperature)
+        probability = response.softmax(-1)  # [D, B, K]
+        groups = gradient.to(value.dtype).unflatten(-1, (len(response), -1)).transpose(0, 1)  # [D, B, s]
+        of_choice = (groups @ value.transpose(1, 2)).to(probability.dtype)  # [D, B, K]
+        # p (g - sum(p g)) in one pass
+        learned = torch.ops.aten._softmax_backward_data(of_choice, probability, -1, response.dtype)
+        return gradient, learned / ctx.temperature, None, None
 
 
 def softmax_rows(response: Tensor, code: Tensor, value: Tensor, temperature: float) -> Tensor:
     """SX, eq. (4) and (5): H_j = (p - sg(p - one)) V_j with p = softmax(r_j / tau) and one = onehot(c_j).
+
+    That is V_j[c_j], from which V learns; r_j learns from p. The softmax is taken on the way back only.
 
     Args:
         response: distances r, [D, B, K], larger is nearer.
@@ -38,29 +50,51 @@ def softmax_rows(response: Tensor, code: Tensor, value: Tensor, temperature: flo
     Returns:
         [B, d].
     """
-    if temperature != 1:  # the largest is moved to 0 first: in float16 a quotient overflows early
-        response = (response - response.amax(-1, keepdim=True).detach()) / temperature
-    probability = response.softmax(-1)
-    one_hot = functional.one_hot(code, response.shape[-1]).to(probability.dtype)
-    choice = probability + (one_hot - probability).detach()
-    return (choice @ value).transpose(0, 1).flatten(1)  # [D, B, s] -> [B, d]
+    rows: Tensor = _SoftChoice.apply(select(value, code.t()), response, value, temperature)  # type: ignore[no-untyped-call]
+    return rows
 
 
-def centroid_rows(query: Tensor, selected: Tensor) -> Tensor:
-    """VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), query and selected values [B, d] -> [B, d]."""
-    return query + (selected - query).detach()
+class _CentroidRows(torch.autograd.Function):
+    """Values selected, [B, d], with the gradient of the query; what the values learn does not depend on it."""
+
+    @staticmethod
+    def forward(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
+        return select(value, code.t())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor], output: Tensor) -> None:
+        # Moving averages are moved by the next forward pass, which may come before this one's backward pass.
+        ctx.save_for_backward(*(inputs if inputs[1].requires_grad else ()))
+        ctx.set_materialize_grads(True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if not ctx.needs_input_grad[1]:
+            return gradient, None, None, None
+        query, value, code, weight = ctx.saved_tensors
+        wide = weight.dtype
+        distance = (select(value, code.t()).to(wide) - query) * weight.unsqueeze(-1)  # [B, d]
+        learned = torch.zeros_like(value, dtype=wide).flatten(0, 1)  # [G K, s]
+        learned.index_add_(0, value_indices(value, code.t()), 2 * distance.reshape(-1, value.shape[-1]))
+        return gradient, learned.view_as(value).to(value.dtype), None, None
 
 
-def with_regulariser(rows: Tensor, query: Tensor, selected: Tensor, counts: Tensor, share: float) -> Tensor:
-    """Rows [B, d] that make values learn from L_reg = mean((V_j[c_j] - sg(q_j))^2), whatever becomes of the rows.
+def centroid_rows(query: Tensor, value: Tensor, code: Tensor, counts: Tensor, share: float) -> Tensor:
+    """VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), and V learns from share L_reg, whatever becomes of the rows.
+
+    H_j is V_j[c_j] with the gradient of q_j, and L_reg = mean((V_j[c_j] - sg(q_j))^2).
 
     Args:
-        rows: of `centroid_rows`.
         query: [B, d].
-        selected: the values selected, [B, d].
-        counts: how often each counts, integers [B].
+        value: V, [G, K, s]; it learns if it wants a gradient.
+        code: c, int64 [D, B].
+        counts: how often each query counts in the mean, integers [B].
         share: what the term counts.
+
+    Returns:
+        [B, d].
     """
-    distance = (selected - query.detach()).square() * counts.unsqueeze(-1)
-    loss = share * distance.sum() / (query.shape[-1] * counts.sum()).clamp(min=1)
-    return _AddLoss.apply(rows, loss)  # type: ignore[no-untyped-call, no-any-return]
+    wide = torch.promote_types(query.dtype, torch.float32)  # sums over a batch
+    weight = share * counts.to(wide) / (query.shape[-1] * counts.sum()).clamp(min=1)
+    rows: Tensor = _CentroidRows.apply(query, value, code, weight)  # type: ignore[no-untyped-call]
+    return rows

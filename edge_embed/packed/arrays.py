@@ -26,9 +26,15 @@ def check_floats(
     Raises:
         BadInputError: Type or rank is another.
     """
+    _check_is_array(name, array)
     if str(array.dtype) not in types or array.ndim != rank:
         expected = f"expected {' or '.join(types)} [{axes}]"
         raise BadInputError(f"{name}: got {array.dtype} {list(array.shape)}, {expected}")
+
+
+def _check_is_array(name: str, array: object) -> None:
+    if not isinstance(array, np.ndarray):
+        raise BadInputError(f"{name}: got a {type(array).__name__}, expected a numpy array")
 
 
 def check_specs(tensors: Mapping[str, NDArray[Any]], specs: Mapping[str, TensorSpec]) -> None:
@@ -39,6 +45,7 @@ def check_specs(tensors: Mapping[str, NDArray[Any]], specs: Mapping[str, TensorS
     """
     for name, (dtype, shape) in specs.items():
         array = tensors[name]
+        _check_is_array(name, array)
         if (array.dtype, array.shape) != (np.dtype(dtype), shape):
             raise BadInputError(f"{name}: got {array.dtype} {list(array.shape)}, expected {dtype} {list(shape)}")
 

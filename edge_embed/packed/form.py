@@ -200,3 +200,9 @@ class PackedTable(ABC):
         """
         if declared != self.shape:
             raise BadInputError(f"attributes: got {declared}, expected {self.shape} as the tensors have it")
+
+
+def check_form(packed: object, form: type[PackedTable]) -> None:
+    """Raise `BadInputError` unless a layer of the method of ``form`` can be made from ``packed``."""
+    if not isinstance(packed, form):
+        raise BadInputError(f"packed: got a {type(packed).__name__}, expected a {form.__name__}")

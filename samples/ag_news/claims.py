@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from candidates import Candidates, penalties, rates
 from datasets import unpacked
-from methods import sx, tt, vq
+from methods import ant, sx, tt, vq
 from options import Options
-from tables import MakeTable
 from torch import nn
 
 import edge_embed
@@ -30,16 +28,8 @@ def _dense(words: int) -> nn.Module:
 
 _vq = partial(vq, WIDTH, layer=edge_embed.DPQEmbeddingBag, mode="mean")
 _sx = partial(sx, WIDTH, layer=edge_embed.DPQEmbeddingBag, mode="mean")
+_ant = partial(ant, WIDTH, layer=edge_embed.ANTEmbeddingBag, mode="mean")
 _tt = partial(tt, WIDTH, layer=edge_embed.TTEmbeddingBag, mode="mean")
-
-
-def _ant(num_anchors: int) -> MakeTable:
-    def make(words: int) -> nn.Module:
-        layer = edge_embed.ANTEmbeddingBag(words, WIDTH, num_anchors, padding_idx=0, mode="mean")
-        # Around zero: as they are drawn all anchors are positive, and all texts alike at first.
-        return layer.start_from(vectors=torch.randn(num_anchors, WIDTH))
-
-    return make
 
 
 CANDIDATES: Candidates = {

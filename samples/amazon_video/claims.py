@@ -32,8 +32,8 @@ CANDIDATES: Candidates = {
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 1e-2, decay=True),
     "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 1e-2, decay=True),
     "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 1e-2, decay=True),
-    "ant, A = 50": penalties(ant(WIDTH, 50), 8, 3e-2, 1e-4, 1e-5),
-    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-4, 1e-5),
+    "ant, A = 50": penalties(ant(WIDTH, 50), 8, 3e-2, 1e-4, 1e-5, decay=True),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-4, 1e-5, decay=True),
     "tt, R = 16": rates(tt(WIDTH, 16), 12, 1e-2, decay=True),
     "tt, R = 24": rates(tt(WIDTH, 24), 12, 1e-2, decay=True),
 }

@@ -17,13 +17,16 @@ def make_task(options: Options) -> Callable[[], ClickTask]:
     return lambda: ClickTask(histories)
 
 
+# Most users come up a few times only: rates are high, and the codes of SX start further apart than elsewhere.
+_SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0)
+
 CANDIDATES: Candidates = {
-    "dense": rates(dense(WIDTH), 6, 1e-2, 2e-2, decay=True),
-    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 6, 1e-2, 2e-2, decay=True),
-    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 1e-2, 2e-2, decay=True),
-    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 6, 1e-2, 2e-2, decay=True),
-    "ant, A = 10": penalties(ant(WIDTH, 10), 6, 3e-2, 1e-6, 1e-7),
-    "ant, A = 20": penalties(ant(WIDTH, 20), 6, 3e-2, 1e-6, 1e-7),
-    "tt, R = 16": rates(tt(WIDTH, 16), 6, 1e-2, 2e-2, decay=True),
-    "tt, R = 32": rates(tt(WIDTH, 32), 6, 1e-2, 2e-2, decay=True),
+    "dense": rates(dense(WIDTH), 6, 4e-2, 2e-2, 1e-2, decay=True),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 6, 4e-2, 2e-2, decay=True),
+    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 4e-2, 2e-2, decay=True),
+    "dpq sx, K = 16, D = 32": rates(_SX, 6, 4e-2, 2e-2, decay=True),
+    "ant, A = 10": penalties(ant(WIDTH, 10), 8, 3e-2, 1e-6, 4e-6, decay=True),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-6, 4e-6, decay=True),
+    "tt, R = 16": rates(tt(WIDTH, 16), 6, 1e-2, 5e-3, decay=True),
+    "tt, R = 32": rates(tt(WIDTH, 32), 6, 1e-2, 5e-3, decay=True),
 }

@@ -26,6 +26,6 @@ CANDIDATES: Candidates = {
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 3e-3, decay=True),
     "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 3e-3, decay=True),
     "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 3e-3, decay=True),
-    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 1e-2, 1e-5, 3e-5),
+    "ant, A = 20": penalties(ant(WIDTH, 20), 8, 1e-2, 1e-5, 3e-5, decay=True),
     "tt, R = 16": rates(tt(WIDTH, 16), 8, 3e-3, decay=True),
 }

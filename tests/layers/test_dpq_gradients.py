@@ -167,3 +167,34 @@ def test_gradients_accumulate_over_two_uses(layer, gradient):
     both = (layer(ids) + layer(ids)) / 2
     both.backward(torch.from_numpy(gradient))
     np.testing.assert_allclose(layer.query.grad.numpy(), once["query"], rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_have_gradients(layer: DPQEmbedding, variant: str):
+    """As a penalty on gradients needs them: those of the plain formula, eq. (5) or (7)."""
+    weight = torch.randn(len(IDS), DIM, dtype=torch.float64, requires_grad=True)
+    ids = torch.from_numpy(IDS[IDS != 0])
+
+    def plain() -> torch.Tensor:
+        query = layer.query[ids]
+        groups = query.unflatten(-1, (GROUPS, WIDTH)).transpose(0, 1)
+        keys = layer.value if variant == "vq" else layer.key
+        response = groups @ keys.transpose(1, 2)
+        if variant == "vq":
+            response = 2 * response - groups.square().sum(-1, keepdim=True) - keys.square().sum(-1).unsqueeze(1)
+        if layer.distance_norm:
+            response = response - response.mean((0, 1))
+            response = response * torch.rsqrt(response.square().mean((0, 1)) + NORM_EPS)
+        one_hot = torch.nn.functional.one_hot(response.argmax(-1), CODES).double()
+        if variant == "vq":
+            selected = (one_hot @ layer.value).transpose(0, 1).flatten(1)
+            return query + (selected - query).detach()
+        soft = response.softmax(-1)
+        return ((soft - (soft - one_hot).detach()) @ layer.value).transpose(0, 1).flatten(1)
+
+    second = []
+    for rows in (layer(ids), plain()):
+        loss = (rows * weight[: len(ids)]).square().sum()
+        (first,) = torch.autograd.grad(loss, layer.query, create_graph=True)
+        wanted = [weight, *(p for name, p in layer.named_parameters() if variant == "sx" or name == "query")]
+        second.append(torch.autograd.grad(first.square().sum(), wanted, materialize_grads=True))
+    torch.testing.assert_close(*second)

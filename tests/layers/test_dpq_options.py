@@ -10,7 +10,7 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.ops.dpq_distance import responses
+from edge_embed.ops.dpq_distance import affine, responses
 
 OPTIONS = {
     "dot": {},
@@ -127,7 +127,8 @@ def test_statistics_per_group_are_those_of_batch_norm_over_the_batch(variant, sh
         ids[0, :2] = 7
         layer(ids)
         query = layer.query[ids[ids != 7]].detach()
-        norm(responses(query, layer._keys(), layer.metric).transpose(0, 1).flatten(1))  # [B, D * K]
+        distances = responses(query, affine(layer._keys(), layer.metric), layer.metric)
+        norm(distances.transpose(0, 1).flatten(1))  # [B, D * K]
     torch.testing.assert_close(layer.running_mean.flatten(), norm.running_mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(layer.running_var.flatten(), norm.running_var, rtol=1e-10, atol=1e-12)
 

@@ -19,7 +19,7 @@ def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share
         ids[0, :2] = 7
         layer(ids)
         query = layer.query[ids[ids != 7]].detach()
-        distances = dpq_distance.responses(query, layer._keys(), layer.metric)
+        distances = dpq_distance.responses(query, dpq_distance.affine(layer._keys(), layer.metric), layer.metric)
         norm(distances.reshape(-1, 5))
     torch.testing.assert_close(layer.running_mean, norm.running_mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(layer.running_var, norm.running_var, rtol=1e-10, atol=1e-12)

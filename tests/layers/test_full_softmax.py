@@ -75,6 +75,15 @@ def test_a_step_is_equation_35_in_full(penalty, padding_idx, bias):
     assert ((wanted > 0) & (weights == 0)).any()  # zeros come to life
 
 
+def test_padding_of_targets_is_left_out():
+    head, hidden, targets = made()
+    targets[0, 1:3] = -100
+    loss = full_softmax_loss(head, hidden, targets, 0.0)
+    expected = cross_entropy(head, hidden, targets)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(one, hidden)[0] for one in (loss, expected)))
+
+
 def test_the_gradient_has_only_what_the_proximal_step_leaves():
     head, hidden, targets = made(padding_idx=None)
     transform = head.embedding.transform

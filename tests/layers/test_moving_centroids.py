@@ -109,7 +109,7 @@ def test_rows_that_are_computed_again_teach_nothing():
     layer = table()
     layer(torch.arange(9))
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
-    layer.training_rows(torch.arange(20), torch.ones(20, dtype=torch.int64), update=False)
+    layer.training_rows(layer.query, torch.ones(20, dtype=torch.int64), update=False)
     layer.eval()(torch.arange(20))
     assert all(torch.equal(before[name], tensor) for name, tensor in layer.state_dict().items())
 
@@ -264,3 +264,10 @@ def test_two_processes_are_one_with_both_batches(tmp_path: Path):
     assert (got["centroids.count"] - 1).abs().max() > 0.5  # they did move
     torch.testing.assert_close(alone.float().double().state_dict(), got, rtol=1e-6, atol=1e-7)
     assert torch.equal(torch.from_numpy(alone.float().to_packed().codes), first["codes"])
+
+
+def test_two_passes_may_come_before_their_gradients():
+    layer = table()
+    rows = [layer(torch.arange(9)) for _ in range(2)]
+    sum(each.sum() for each in rows).backward()
+    torch.testing.assert_close(layer.query.grad[:9], torch.full_like(layer.query[:9], 2))

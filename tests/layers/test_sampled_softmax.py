@@ -53,6 +53,17 @@ def test_each_row_drawn_once_is_the_full_softmax(method, bias, training):
             torch.testing.assert_close(got, wanted)
 
 
+def test_padding_of_targets_is_left_out():
+    head, hidden, targets = made()
+    padded = torch.cat((targets, torch.full((2, 1), -100)), 1)
+    states = torch.cat((hidden, torch.full((2, 1, D), torch.nan)), 1)
+    every = torch.arange(N), torch.ones(N)
+    losses = [sampled_softmax_loss(head, *batch, *every) for batch in ((states, padded), (hidden, targets))]
+    torch.testing.assert_close(*losses)
+    gradients = [torch.autograd.grad(loss, hidden)[0] for loss in losses]
+    torch.testing.assert_close(*gradients)
+
+
 def test_the_sum_over_rows_is_right_on_average():
     """exp(loss + o_t) estimates the sum of exponentials of all rows, for chances that are far from the right ones."""
     head, hidden, _ = made()

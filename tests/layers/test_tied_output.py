@@ -6,6 +6,7 @@ from torch import nn
 
 import edge_embed
 from edge_embed import BadInputError, TiedOutput
+from edge_embed.ops import logits as logits_module
 
 N, D = 50, 12
 
@@ -104,6 +105,28 @@ def test_the_dense_table_is_never_whole_in_memory():
     with Watch():
         head(torch.randn(2, d, requires_grad=True)).sum().backward()
     assert largest < 4 * n * d / 1.7
+
+
+@pytest.mark.parametrize("variant", ["vq", "sx"])
+def test_a_step_writes_the_gradient_of_the_queries_once(variant, monkeypatch):
+    """However many blocks there are: a large vocabulary has hundreds."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    embedding = edge_embed.DPQEmbedding(N, D, 5, 3, variant=variant)
+    monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 5 * D)  # 10 blocks
+    whole = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal whole
+            result = function(*args, **(kwargs or {}))
+            whole += isinstance(result, torch.Tensor) and not result._is_view() and result.shape == (N, D)
+            return result
+
+    loss = TiedOutput(embedding)(torch.randn(2, D, requires_grad=True)).sum()
+    with Watch():
+        loss.backward()
+    assert whole <= 2  # made, and put into ``grad``
 
 
 def test_bias():

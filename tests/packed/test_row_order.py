@@ -149,3 +149,8 @@ def test_a_forged_file_that_is_right_is_read(tmp_path: Path) -> None:
     """So the refusals above are not those of the forgery."""
     path = forged(tmp_path / "same", lambda tensors, entry: None)
     np.testing.assert_array_equal(load_tables(path)["words"].tensors()["row_order"], REVERSED)
+
+
+def test_an_order_is_an_array() -> None:
+    with pytest.raises(BadInputError, match="row_order: got a list, expected a numpy array"):
+        replace(plain(), row_order=REVERSED.tolist())

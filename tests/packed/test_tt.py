@@ -205,6 +205,7 @@ def spoiled(number: float) -> NDArray[np.float32]:
             None,
             r"core_1: got float64 .*, expected float32 or float16",
         ),
+        (([[1.0]], [[1.0]]), 6, None, "core_0: got a list, expected a numpy array"),
         (cores((0, np.ones((2, 1, 2, 2), ">f4"))), 6, None, "core_0: got >f4"),
         (cores((1, np.ones((3, 2, 2, 1), np.float16))), 6, None, "core_1: got float16 .*, expected float32"),
         (

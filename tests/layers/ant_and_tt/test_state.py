@@ -11,6 +11,7 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
+from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
@@ -151,3 +152,11 @@ def test_whole_module_loads_with_an_allow_list(make_mode):
     assert type(loaded) is type(layer)
     assert loaded.frozen == layer.frozen
     assert torch.equal(rows_of(loaded), rows_of(layer))
+
+
+@pytest.mark.parametrize("layer", [ANTEmbedding, ANTMixtureEmbedding, DPQEmbedding, TTEmbedding, TREmbedding])
+def test_the_form_of_another_method_is_refused(layer):
+    ant, tt = (made(3, 2, 1).to_packed() for made in (ANTEmbedding, TTEmbedding))
+    other = tt if issubclass(layer, ANTEmbedding) else ant
+    with pytest.raises(BadInputError, match=f"packed: got a {type(other).__name__}, expected a Packed"):
+        layer.from_packed(other)
