@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from edge_embed.packed.tt import PackedTT
     from edge_embed.runtime.library import get_delegate_path, get_library_path
     from edge_embed.runtime.session import create_session
-    from edge_embed.workflow import check, export, lower, save, validate
+    from edge_embed.workflow import check, compress, export, lower, save, validate
 
     __version__: str
 
@@ -74,6 +74,7 @@ __all__ = [
     "Yogi",
     "__version__",
     "check",
+    "compress",
     "create_session",
     "export",
     "get_delegate_path",
@@ -111,6 +112,7 @@ _MODULE_OF = {
     "TimeLimitError": "edge_embed.errors",
     "Yogi": "edge_embed.layers.yogi",
     "check": "edge_embed.workflow",
+    "compress": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
     "export": "edge_embed.workflow",
     "get_delegate_path": "edge_embed.runtime.library",

@@ -1,13 +1,14 @@
-"""The product on one page: save -> lower -> export -> validate -> check."""
+"""The product on one page: compress -> save -> lower -> export -> validate -> check."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from torch import nn
+from torch import Tensor, nn
 
+from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile
 from edge_embed.exporters.onnx.export import export_onnx
@@ -18,9 +19,11 @@ from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
+from edge_embed.gate.quantities import read_bytes
+from edge_embed.lowering.compress import CompressedModule, CompressedProgram, compress_module, compress_program
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.capture import ExampleInputs
-from edge_embed.program.load import capture_program, load_program, write_program
+from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
 from edge_embed.report.check import CheckReport
@@ -103,6 +106,80 @@ def load(
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
+
+
+@overload
+def compress(model: nn.Module, method: str = "auto", **wanted: Any) -> CompressedModule: ...
+
+
+@overload
+def compress(model: StrPath | Program, method: str = "auto", **wanted: Any) -> CompressedProgram: ...
+
+
+def compress(
+    model: Model | Program,
+    method: str = "auto",
+    *,
+    ratio: float | None = None,
+    budget: int | str | None = None,
+    min_cosine: float | None = None,
+    modules: Collection[str] = (),
+    counts: Mapping[str, Tensor] | None = None,
+    trainable: bool = False,
+    seed: int = 0,
+    output: StrPath | None = None,
+    force: bool = False,
+    progress: Progress = _silent,
+    **sizes: Any,
+) -> CompressedModule | CompressedProgram:
+    """Put compressed tables in the place of dense ones, in a model that is trained already.
+
+    Wanted is one of ``ratio``, ``budget``, ``min_cosine``, or sizes of a method. Of several settings that serve the one
+    nearest to the dense table is taken, and for ``min_cosine`` the smallest; the others are in the report.
+
+    Args:
+        model: a module, which stays as it is; the path of a saved model, or a program (`edge_embed.workflow.load`).
+        method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
+            decompositions), ``low_rank`` (one of them, as a tensor train of two cores), or ``auto``: all of these.
+        ratio: bytes of each table as float32 over those of its packed form, at least.
+        budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
+        min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
+        modules: names of the layers whose tables are wanted, ``nn.Linear`` too. By default all tables that rows are
+            looked up of and that hold a twentieth of the model; tied heads follow their table.
+        counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows come nearer to the
+            dense ones then, and count more in what is measured.
+        trainable: of a module: the layers learn on from where they are.
+        seed: of all that is drawn.
+        output: of a saved model: where the compressed one is written, as by `save`.
+        force: overwrite an existing file.
+        progress: called with (step, done, in all).
+        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant) or
+            ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of the layers.
+
+    Returns:
+        ``model``: a copy with compressed layers (frozen, unless they are trainable), or a program for `export`, and
+        ``report``: how near they are.
+
+    Raises:
+        BadInputError: if what is wanted is not clear, a name is of no table, or no table is worth it or can be replaced
+            (the reasons are named), or a table holds what float32 cannot.
+        SizeError: if a table cannot be as small as wanted, or gets no smaller.
+        ParityError: if a table cannot be as near as wanted.
+        OutputError: if the file cannot be written; nothing partial is left.
+    """
+    plan = Plan(method, ratio, None if budget is None else read_bytes(budget), min_cosine, sizes, trainable, seed)
+    given = modules, counts or {}, progress
+    if isinstance(model, nn.Module):
+        if output is not None:
+            raise BadInputError("output: got one for a module: leave it out, and save what this returns")
+        return compress_module(model, plan, *given)
+    program = model if isinstance(model, Program) else load(model)
+    if output is None:
+        return compress_program(program, plan, *given)
+    _keep_source(program, Path(output))
+    with new_file(output, force=force) as temporary:
+        compressed = compress_program(program, plan, *given)
+        return compressed._replace(model=rewrite_program(compressed.model, temporary))
 
 
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:

@@ -45,8 +45,8 @@ def check_tables(lowered: LoweredProgram) -> None:
     if not lowered.tables:
         dense = ", ".join(report.name for report in lowered.reports) or "none at all"
         raise BadInputError(
-            f"the model has no compressed table (embeddings found: {dense}): train one as DPQEmbedding in "
-            "place of nn.Embedding (`edge-embed compress`, for trained tables, is planned and not in this version)"
+            f"the model has no compressed table (embeddings found: {dense}): compress one (`edge-embed compress`), or "
+            "train it as DPQEmbedding in place of nn.Embedding"
         )
 
 

@@ -94,7 +94,8 @@ class TestBlocks:
             "16-codes.json 4-codes.json baseline.json check.html check.md check.xml classifier.pt compare.html "
             "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt model.tflite report.html report.md "
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
-            "words.json words.pt words.tflite worst.npz changes.svg usage.svg".split()
+            "words.json words.pt words.tflite worst.npz changes.svg usage.svg dense.pt compressed.pt compressed.onnx "
+            "distilled.pt".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:

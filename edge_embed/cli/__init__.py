@@ -12,6 +12,7 @@ import click
 from edge_embed.cli.bench import bench
 from edge_embed.cli.check import check
 from edge_embed.cli.compare import compare
+from edge_embed.cli.compress import compress
 from edge_embed.cli.doctor import doctor
 from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error
@@ -26,7 +27,7 @@ _SUPERVISED = ("validate", "check", "bench")
 
 @click.group(
     cls=Commands,
-    commands=[bench, check, compare, doctor, export, inspect, validate],
+    commands=[bench, check, compare, compress, doctor, export, inspect, validate],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="edge-embed")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.table import checked_counts
 
 Weight = Tensor | NDArray[np.floating[Any]]
 
@@ -76,6 +77,11 @@ class DenseTable:
         for begin in range(0, rows, step):
             yield self._block(begin, min(begin + step, rows))
 
+    def rows(self, ids: Tensor) -> Tensor:
+        """Some rows: int64 [m], places among those that are read -> float64 [m, d]."""
+        rows = _float64(self._rows(ids if self._ids is None else self._ids[ids]))
+        return rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0)
+
     def _block(self, begin: int, end: int) -> Tensor:
         block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
         part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
@@ -86,6 +92,36 @@ class DenseTable:
 
     def _rows(self, ids: Tensor) -> Weight:
         return self._weight[ids.to(self._weight.device) if isinstance(self._weight, Tensor) else ids.numpy()]
+
+
+def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | None) -> Tensor:
+    """How much each row counts: as often as it comes up, or once; the padding row not at all.
+
+    Args:
+        counts: numbers >= 0, [n], or None.
+        num_embeddings: n.
+        padding_idx: from 0 on.
+
+    Returns:
+        float64 [n].
+
+    Raises:
+        BadInputError: if counts are no such numbers, or no row counts anything.
+    """
+    if counts is None:
+        weights = torch.ones(num_embeddings, dtype=torch.float64)
+    else:
+        weights = checked_counts(counts).clone()
+        if len(weights) != num_embeddings:
+            raise BadInputError(f"counts: got {len(weights)}, expected {num_embeddings}, one for each row")
+        if weights.min() < 0:
+            raise BadInputError(f"counts: got {weights.min():g} for row {int(weights.argmin())}, expected none below 0")
+    if padding_idx is not None:
+        weights[padding_idx] = 0
+    if counts is not None and not weights.any():
+        besides = "" if padding_idx is None else ", besides the padding row"
+        raise BadInputError(f"counts: got zeros only{besides}, expected a row that counts; or leave counts out")
+    return weights
 
 
 def _float64(part: Weight) -> Tensor:

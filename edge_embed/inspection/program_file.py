@@ -25,7 +25,7 @@ from edge_embed.program.reader import read_program
 
 _DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
 _NO_TABLE = (
-    "no compressed table: train one as DPQEmbedding, ANTEmbedding or TTEmbedding (edge-embed compress is planned)"
+    "no compressed table: compress one (edge-embed compress), or train it as DPQEmbedding, ANTEmbedding or TTEmbedding"
 )
 _MALFORMED = (TypeError, ValueError, AttributeError, IndexError, KeyError, OverflowError)
 

@@ -171,3 +171,12 @@ class TREmbeddingBag(Bag, TREmbedding):
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
     """
+
+
+def bag_of(layer: CompressedEmbedding, mode: Mode, include_last_offset: bool = False) -> Bag:
+    """A layer of rows, trainable or frozen, as one that reduces bags: the same object, of the class of its bags."""
+    kinds = (DPQEmbeddingBag, ANTEmbeddingBag, ANTMixtureEmbeddingBag, TTEmbeddingBag, TREmbeddingBag)
+    layer.__class__ = next(kind for kind in kinds if kind.__bases__[1] is type(layer))
+    assert isinstance(layer, Bag)
+    layer.mode, layer.include_last_offset = mode, include_last_offset
+    return layer

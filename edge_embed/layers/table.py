@@ -18,7 +18,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, row_blocks
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
-from edge_embed.packed.form import Use
+from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.topk import check_k
 
 Sizes = Mapping[str, Sequence[int]]
@@ -59,6 +59,14 @@ class CompressedEmbedding(nn.Module, ABC):
     @abstractmethod
     def frozen(self) -> bool:
         """Whether only what is stored at inference is left, and nothing learns any more."""
+
+    @abstractmethod
+    def to_packed(self) -> Packed:
+        """The packed form of the table as it is in eval mode."""
+
+    @abstractmethod
+    def freeze(self) -> Self:
+        """Keep only what is stored at inference, in place; methods take the types that numbers are rounded to."""
 
     @abstractmethod
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:

@@ -167,8 +167,8 @@ class _Lowering:
         if not isinstance(weight, fx.Node) or weight.op != "get_attr":
             return
         rows, columns = self._weight(weight).shape
-        reason = "a dense table: train it as DPQEmbedding or another of ours (`edge-embed compress` is planned)"
-        self._count(TableReport(_owner(weight), "dense", rows, columns, False, reason))
+        reason = "a dense table: compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        self._count(TableReport(owner_of(_target(weight)), "dense", rows, columns, False, reason))
 
     def _count(self, report: TableReport) -> None:
         known = self._reports.get(report.name)
@@ -177,7 +177,7 @@ class _Lowering:
     def _table_name(self, arguments: tuple[Any, ...]) -> str:
         weights: list[fx.Node] = []
         fx.node.map_arg(arguments, weights.append)
-        name = unique = _owner(weights[0])
+        name = unique = owner_of(_target(weights[0]))
         while unique in self._packed:  # the same weights with another padding row are another table
             unique = f"{name}_{len(self._packed)}"
         return unique
@@ -190,8 +190,8 @@ def _target(weight: fx.Node) -> str:
     return str(weight.target)
 
 
-def _owner(weight: fx.Node) -> str:
+def owner_of(weight: str) -> str:
     """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
-    path = _target(weight).split(".")
+    path = weight.split(".")
     depth = 2 if path[-1].isdigit() else 1  # in a list of weights
     return ".".join(path[:-depth]) or "embedding"

@@ -33,6 +33,7 @@ def write_archive(
     vocabulary: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
     dimension_names: Mapping[str, Mapping[int, str]] | None = None,
+    output_names: Sequence[str] | None = None,
 ) -> None:
     """Trace ``model`` in eval mode and write the archive to ``file``.
 
@@ -46,6 +47,7 @@ def write_archive(
         metadata: strings that travel with the model.
         dimension_names: names for dynamic dimensions by input and position; by default those of the
             ``Dim`` objects in ``dynamic_shapes``.
+        output_names: by default those of the mapping or named tuple that the model returns.
 
     Raises:
         BadInputError: if the model cannot be traced, or a string that travels with it is none.
@@ -69,7 +71,7 @@ def write_archive(
     extra = {
         **described,
         "dimensions": dimension_names or _chosen_names(model, args, kwargs, dynamic_shapes, program),
-        "outputs": _output_names(program),
+        "outputs": _output_names(program) if output_names is None else list(output_names),
     }
     with _torch_quiet():
         torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})

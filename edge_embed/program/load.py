@@ -134,6 +134,25 @@ def capture_program(module: nn.Module, example_inputs: ExampleInputs, *options: 
         return write_program(module, Path(folder) / "model.pt", example_inputs, *options, **named)
 
 
+def rewrite_program(program: Program, path: Path) -> Program:
+    """Write a program whose graph was changed into an archive, and read that back; as `write_program`."""
+    inputs = program.inputs
+    return write_program(
+        program.module.with_input_names([declared.name for declared in inputs]),
+        path,
+        program.example_inputs,
+        {declared.name: declared.traced for declared in inputs},
+        program.vocabulary,
+        program.metadata,
+        {declared.name: _dynamic_names(declared) for declared in inputs},
+        program.output_names,
+    )
+
+
+def _dynamic_names(declared: ProgramInput) -> dict[int, str]:
+    return {at: size for at, size in enumerate(declared.shape) if isinstance(size, str)}
+
+
 def _capture(path: Path, module: nn.Module, inputs: Sequence[ProgramInput]) -> Program:
     try:
         examples = make_examples(module, inputs)

@@ -1,5 +1,7 @@
 """`Program`: a model as a graph of allowed operators over named weights, ready to run, lower and export."""
 
+import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
+from torch.export import Dim
 
 from edge_embed.errors import BadInputError
 from edge_embed.steps import step
@@ -59,6 +62,18 @@ class ProgramModule(nn.Module):
         """The outputs of the graph, flat, in order."""
         return ProgramInterpreter(self).run(*inputs)
 
+    def with_input_names(self, names: Sequence[str]) -> "ProgramModule":
+        """The same module, whose ``forward`` says how its arguments are called: ``torch.export`` keeps these names."""
+
+        def forward(*inputs: Any) -> Any:
+            return self.forward(*inputs)
+
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+        named = copy.copy(self)
+        named.forward = forward  # type: ignore[method-assign]
+        return named
+
 
 class ProgramInterpreter(fx.Interpreter):
     """Takes weights from the module's tables only, never an attribute that has the same name."""
@@ -96,6 +111,11 @@ class ProgramInput:
     def sizes(self, dynamic: Sizes) -> list[int]:
         """Its shape where the dynamic dimensions have these sizes."""
         return [size if isinstance(size, int) else dynamic[size] for size in self.shape]
+
+    @property
+    def traced(self) -> tuple[Any, ...]:
+        """Its dimensions, as ``torch.export`` takes them."""
+        return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in self.shape)
 
     def mismatch(self, value: Any) -> str | None:
         """What is wrong with ``value`` as this input, or None: its type, rank and fixed sizes must fit."""

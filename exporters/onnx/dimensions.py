@@ -1,16 +1,10 @@
-"""Dimensions of inputs and outputs: which are dynamic when a model is traced, and how they are called in the file."""
+"""Dimensions of inputs and outputs: how they are called in the file."""
 
 from collections.abc import Iterator
 
 import onnx_ir as ir
-from torch.export import Dim
 
-from edge_embed.program.program import Program, ProgramInput
-
-
-def traced_dimensions(declared: ProgramInput) -> tuple[object, ...]:
-    """Of an input, as ``torch.export`` takes them."""
-    return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in declared.shape)
+from edge_embed.program.program import Program
 
 
 def rename_dimensions(model: ir.Model, program: Program) -> None:

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
 from edge_embed.exporters.onnx.ant import ANT
-from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, traced_dimensions, values_of
+from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
 from edge_embed.exporters.onnx.dpq import DPQ
 from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
 from edge_embed.exporters.onnx.names import (
@@ -97,9 +97,8 @@ def export_onnx(
 def build_model(lowered: LoweredProgram) -> ir.Model:
     """The ONNX model in memory; packed tables are referenced, not copied."""
     program = lowered.program
-    traced = trace(
-        program.module, program.example_inputs, {}, {"inputs": tuple(map(traced_dimensions, program.inputs))}
-    )
+    dimensions = {"inputs": tuple(declared.traced for declared in program.inputs)}
+    traced = trace(program.module, program.example_inputs, {}, dimensions)
     model = _translate(lowered, traced)
     _attach_bodies(model)
     model.opset_imports[DOMAIN] = DOMAIN_VERSION

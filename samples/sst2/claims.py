@@ -47,10 +47,10 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
 
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 6, 3e-3, 1e-3, decay=True),
-    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 6, 1e-2, 3e-3, decay=True),
-    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 1e-2, 3e-3, decay=True),
+    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32, distance_norm=False), 6, 3e-3, decay=True),
+    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16, distance_norm=False), 6, 3e-3, decay=True),
     "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 6, 1e-2, 3e-3, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 6, 1e-2, 1e-5, 1e-4, decay=True),
-    "tt, R = 8": rates(tt(WIDTH, 8), 14, 5e-3, 1e-2, decay=True),
-    "tt, R = 16": rates(tt(WIDTH, 16), 14, 5e-3, 1e-2, decay=True),
+    "tt, R = 8": rates(tt(WIDTH, 8), 14, 5e-3, decay=True),
+    "tt, R = 16": rates(tt(WIDTH, 16), 14, 5e-3, decay=True),
 }

@@ -34,6 +34,13 @@ def test_blocks_are_all_rows_filled_up_with_zeros(rows, unit, numbers, data):
     assert table.energy == np.sum(np.square(expected))
 
 
+@pytest.mark.parametrize("row_order", [None, torch.tensor([2, 1, 0, *range(3, 30)])], ids=["as they are", "ordered"])
+def test_some_rows_are_those_of_the_blocks(row_order):
+    table, ids = DenseTable(WEIGHT, 1, row_order), torch.tensor([4, 0, 1, 29, 4])
+    assert torch.equal(table.rows(ids), torch.cat(list(table.blocks(30)))[ids])
+    assert not table.rows(ids)[2].any()
+
+
 def kinds(folder: Path) -> dict[str, object]:
     np.save(folder / "table.npy", WEIGHT)
     transposed = torch.from_numpy(WEIGHT.T.copy()).T

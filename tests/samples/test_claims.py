@@ -334,7 +334,7 @@ class TestCommand:
     ("name", "dense", "worst"),
     [
         ("ag_news", 0.85, 0.7),
-        ("sst2", 0.75, 0.6),
+        ("sst2", 0.75, 0.55),
         ("amazon_video", 0.02, 0.015),
         ("click_through", 0.45, 0.45),
         ("multi30k", 100, 300),

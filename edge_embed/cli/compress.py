@@ -1,0 +1,77 @@
+"""``edge-embed compress``."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.output import Command, Output, output_options
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SIZES = {
+    "num_codes": "dpq: codes K of a group.",
+    "num_groups": "dpq: groups D, which divide the columns.",
+    "num_anchors": "ant: anchors A.",
+    "rank": "tt, tr, low_rank: the rank R.",
+}
+
+
+def _size_options(command: Command) -> Command:
+    """Those of single methods, in place of a goal."""
+    for name, text in reversed(_SIZES.items()):
+        command = click.option(f"--{name.replace('_', '-')}", type=click.IntRange(min=1), help=text)(command)
+    return command
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
+@click.option("--method", default="auto", show_default=True, help="dpq, ant, tt, tr, low_rank; auto tries them all.")
+@click.option("--ratio", type=float, help="Bytes of each table as float32 over those of the packed one, at least.")
+@click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
+@click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="A layer to compress. [all that are worth it]")
+@click.option(
+    "--counts", "counted", multiple=True, metavar="NAME=FILE", help="How often each row of a table comes up (.npy)."
+)
+@_size_options
+@click.option("--nonzeros", type=float, help="ant: weights of a row, on average.")
+@click.option("--value-type", help="float32, float16 or, for dpq, int8.")
+@click.option("--weight-type", help="ant: float32, float16 or int8.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@model_options
+@output_options
+def compress(out: Output, model: Path, load: Load, counted: tuple[str, ...], budget: str | None, **given: Any) -> None:
+    """Put compressed tables in the place of MODEL's dense ones, without training."""
+    from edge_embed import workflow
+
+    wanted = {name: value for name, value in given.items() if value is not None}
+    with out.progress() as progress:
+        counts = _counts(counted)
+        _, report = workflow.compress(load(model), budget=budget, counts=counts, **wanted, progress=progress)
+    out.finish(report)
+
+
+def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
+    """``("words=counts.npy",)`` -> counts by table."""
+    import numpy as np
+    import torch
+
+    counts = {}
+    for item in spelled:
+        name, _, file = item.rpartition("=")
+        if not name:
+            raise click.BadParameter(
+                f"got {item!r}, expected NAME=FILE, such as words=counts.npy", param_hint="--counts"
+            )
+        try:
+            counts[name] = torch.from_numpy(np.load(file, allow_pickle=False))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            message = f"{file}: cannot be read as an array (.npy): {error}"
+            raise click.BadParameter(message, param_hint="--counts") from error
+    return counts

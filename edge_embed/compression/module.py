@@ -1,0 +1,125 @@
+"""The dense tables of a model, and a copy of the model with compressed layers in their place.
+
+A table is one piece of memory [n, d], however many layers use it: ``nn.Embedding`` and ``nn.EmbeddingBag`` look rows
+up, and an ``nn.Linear`` over the same memory, a tied head, multiplies with all of them. Layers are tied when their
+weights are the same memory, never because their numbers happen to be equal.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from edge_embed.compression.found import FoundTable
+from edge_embed.compression.padding import padding_row
+from edge_embed.layers.bag import bag_of
+from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tied_output import TiedOutput
+
+_LOOKUPS = nn.Embedding, nn.EmbeddingBag
+_KINDS = (*_LOOKUPS, nn.Linear)
+
+_Memory = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTable(FoundTable):
+    """One dense table of a module.
+
+    Attributes:
+        users: the layers that use it, by their first names.
+    """
+
+    users: Mapping[str, nn.Module] = field(default_factory=dict)
+
+
+def model_tables(model: nn.Module) -> list[ModelTable]:
+    """All tables of a module, in its order, with the weights of its linear layers."""
+    users: dict[_Memory, dict[str, nn.Module]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, _KINDS):
+            users.setdefault(_memory(module.weight), {})[name or "embedding"] = module
+    return [_table(model, found) for found in users.values()]
+
+
+def replaced(model: nn.Module, layers: Mapping[ModelTable, CompressedEmbedding]) -> nn.Module:
+    """A copy of a model in which compressed layers do what dense tables did; the model itself stays as it is.
+
+    Args:
+        model: the one that the tables are of.
+        layers: for some of its tables what replaces them; it becomes a part of the copy, with the table's device, type
+            and mode.
+    """
+    memo: dict[int, Any] = {}  # what `copy.deepcopy` takes for copied already
+    for table, layer in layers.items():
+        layer.to(table.weight.device, table.weight.dtype)
+        for user in table.users.values():
+            memo[id(user)] = _in_place_of(user, layer, memo).train(user.training)
+    return copy.deepcopy(model, memo)
+
+
+def _in_place_of(user: nn.Module, layer: CompressedEmbedding, memo: dict[int, Any]) -> nn.Module:
+    if isinstance(user, nn.Linear):
+        return TiedOutput(layer, copy.deepcopy(user.bias, memo))
+    if isinstance(user, nn.EmbeddingBag):
+        return bag_of(layer, user.mode, user.include_last_offset)  # type: ignore[arg-type]  # as torch has checked
+    return layer
+
+
+def _memory(weight: Tensor) -> _Memory:
+    """What two tensors have in common when they are the same numbers in the same places."""
+    return weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
+
+
+def _table(model: nn.Module, users: Mapping[str, nn.Module]) -> ModelTable:
+    name, first = next(iter(users.items()))
+    weight: Tensor = first.weight  # type: ignore[assignment]
+    padding_idx, reason = None, _obstacle(model, weight, users)
+    if not reason:
+        paddings = {kind: [user.padding_idx for user in users.values() if isinstance(user, kind)] for kind in _LOOKUPS}
+        heads = any(isinstance(user, nn.Linear) for user in users.values())
+        padding_idx, reason = padding_row(weight, paddings[nn.Embedding], paddings[nn.EmbeddingBag], heads)
+    looks_up = any(isinstance(user, _LOOKUPS) for user in users.values())
+    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, users)
+
+
+def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> str:
+    """Why no other layer can do what these do; empty if one can."""
+    for name, user in users.items():
+        if reason := _own_ways(user):
+            return f"{name} {reason}"
+    if weight.is_meta:
+        return "it is on the meta device, which has no numbers"
+    if not weight.is_floating_point():
+        return f"its numbers are {str(weight.dtype).removeprefix('torch.')}, expected floats"
+    if 0 in weight.shape:
+        return "it is empty"
+    lookups = [name for name, user in users.items() if isinstance(user, _LOOKUPS)]
+    if len(lookups) > 1 and any(isinstance(user, nn.EmbeddingBag) for user in users.values()):
+        return f"{' and '.join(lookups)} share it, and not all of them look single rows up"
+    known = set(map(id, users.values()))
+    others = [name for name, module in model.named_modules() if id(module) not in known and _shares(module, weight)]
+    return f"{others[0] or type(model).__name__} uses its memory too" if others else ""
+
+
+def _own_ways(user: nn.Module) -> str:
+    """What a layer does beyond its class of torch."""
+    kind = next(kind for kind in _KINDS if isinstance(user, kind))
+    if parametrize.is_parametrized(user):
+        return "has a parametrized weight: remove the parametrization first"
+    if type(user).forward is not kind.forward:
+        return f"is a {type(user).__name__} with a forward of its own: save the model, and compress the file"
+    if user._forward_hooks or user._forward_pre_hooks or user._backward_hooks or user._backward_pre_hooks:
+        return "has hooks: remove them first"
+    if getattr(user, "max_norm", None) is not None:
+        return "has max_norm, which changes rows while they are looked up"
+    return ""
+
+
+def _shares(module: nn.Module, weight: Tensor) -> bool:
+    memory = weight.untyped_storage().data_ptr()
+    tensors = (*module._parameters.values(), *module._buffers.values())
+    return any(tensor is not None and tensor.untyped_storage().data_ptr() == memory for tensor in tensors)

@@ -1,0 +1,155 @@
+"""What a user asks for, and tables compressed as asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from torch import Tensor
+
+from edge_embed.compression.dense import DenseTable, Weight, table_size
+from edge_embed.compression.fidelity import fidelity
+from edge_embed.compression.found import FoundTable
+from edge_embed.compression.search import AUTO, Goal, Search
+from edge_embed.compression.setting import Setting, check_method, setting_of
+from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
+from edge_embed.layers.table import CompressedEmbedding, is_number
+from edge_embed.report.compressed import CompressedTable, CompressReport, Trial
+from edge_embed.report.fidelity import Fidelity
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
+
+    Attributes:
+        method: ``dpq``, ``ant``, ``tt``, ``tr``, ``low_rank`` or ``auto``, which tries them all.
+        ratio: bytes of each table as float32 over those of the packed one, at least.
+        budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
+        min_cosine: of the rows with the dense ones, their mean at least.
+        options: sizes and types of the method, in place of a ratio.
+        trainable: whether the layers are to learn on.
+        seed: of all that is drawn.
+
+    Raises:
+        BadInputError: if they do not say what is wanted, or contradict each other.
+    """
+
+    method: str = AUTO
+    ratio: float | None = None
+    budget: int | None = None
+    min_cosine: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trainable: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method != AUTO:
+            check_method(self.method)
+        if self.options and self.method == AUTO:
+            raise BadInputError(f"{', '.join(self.options)}: sizes and types are those of one method: give method too")
+        sizes = {"ratio": self.ratio, "budget": self.budget, ", ".join(self.options): self.options or None}
+        given = [name for name, value in sizes.items() if value is not None]
+        if len(given) > 1:
+            raise BadInputError(f"got {' and '.join(given)}: give one of them")
+        if self.options:
+            setting_of(self.method, self.options)
+        elif not given and self.min_cosine is None:
+            raise BadInputError("give ratio, budget or min_cosine, or a method with its sizes")
+        if self.ratio is not None and not (is_number(self.ratio) and 1 < self.ratio < float("inf")):
+            raise BadInputError(f"ratio: got {self.ratio!r:.80}, expected a number above 1")
+        if self.min_cosine is not None and not (is_number(self.min_cosine) and 0 < self.min_cosine <= 1):
+            raise BadInputError(f"min_cosine: got {self.min_cosine!r:.80}, expected a number above 0, at most 1")
+
+    def for_tables(self, tables: Sequence[FoundTable]) -> Self:
+        """The same, a budget as the ratio that all tables need for it."""
+        if self.budget is None:
+            return self
+        dense_bytes = 4 * sum(table.weight.numel() for table in tables)
+        if not 0 < self.budget < dense_bytes:
+            expected = f"expected at least 1 and less than the {dense_bytes:,} bytes of the tables as float32"
+            raise BadInputError(f"budget: got {self.budget:,}, {expected}")
+        return replace(self, budget=None, ratio=dense_bytes / self.budget)
+
+
+def compress_tables(
+    tables: Sequence[FoundTable],
+    counts: Mapping[str, Tensor],
+    plan: Plan,
+    progress: Progress = lambda name, done, total: None,
+) -> tuple[dict[str, CompressedEmbedding], CompressReport]:
+    """A layer for each table that need not stay, by name, and what became of all.
+
+    Args:
+        tables: of a model.
+        counts: how often each row comes up, numbers >= 0 [n], by name; of the others rows count alike.
+        plan: what is wanted.
+        progress: called with (step, done, in all).
+
+    Raises:
+        BadInputError: if a table or counts are none, sizes do not fit a table, or counts are of no table.
+        SizeError: if a result is not smaller than its table, or cannot be as small as wanted.
+        ParityError: if a result is not as near as wanted; in both cases what comes nearest is said.
+    """
+    wanted = [table for table in tables if not table.reason]
+    if strange := counts.keys() - {table.name for table in wanted}:
+        known = ", ".join(table.name for table in wanted)
+        raise BadInputError(f"counts: got some for {', '.join(sorted(strange))}, expected names among {known}")
+    plan = plan.for_tables(wanted)
+    layers, reports = {}, []
+    for table in tables:
+        size = table_size(table.weight)
+        if table.reason:
+            reports.append(CompressedTable(table.name, *size, table.uses, reason=table.reason))
+            continue
+        try:
+            layer, setting, found, trials = _compressed(table, counts.get(table.name), plan, progress)
+        except EdgeEmbedError as error:
+            raise type(error)(f"table {table.name}: {error}") from error
+        layers[table.name] = layer
+        reports.append(CompressedTable(table.name, *size, table.uses, setting.method, str(setting), "", found, trials))
+    return layers, CompressReport(tuple(reports))
+
+
+def _compressed(
+    table: FoundTable, counts: Tensor | None, plan: Plan, progress: Progress
+) -> tuple[CompressedEmbedding, Setting, Fidelity, tuple[Trial, ...]]:
+    """The layer, the setting that made it, how near it is, and what else was tried."""
+    dense = DenseTable(table.weight, table.padding_idx)
+    given = table.weight, table.padding_idx, counts
+    settings, trials = _settings(*given, plan, lambda *at: progress(f"{table.name}: settings", *at))
+    for setting in settings:  # on all rows the first may miss what it reached on some
+        layer = setting.fit(*given, plan.trainable, plan.seed)
+        found = fidelity(dense, layer.to_packed(), counts)
+        if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
+            break
+    _check(found, setting, table.weight, plan)
+    return layer, setting, found, trials
+
+
+def _settings(
+    weight: Weight, padding_idx: int | None, counts: Tensor | None, plan: Plan, on_trial: Callable[[int, int], None]
+) -> tuple[list[Setting], tuple[Trial, ...]]:
+    """Settings to take, the best first, and what was tried to find them."""
+    if plan.options:
+        return [setting_of(plan.method, plan.options)], ()
+    n, dim = table_size(weight)
+    search = Search(weight, padding_idx, counts, plan.method, plan.seed, on_trial)
+    if plan.ratio is not None:
+        return search.run(Goal(nbytes=int(4 * n * dim / plan.ratio)))
+    return search.run(Goal(min_cosine=plan.min_cosine))
+
+
+def _check(found: Fidelity, setting: Setting, weight: Weight, plan: Plan) -> None:
+    dense_bytes = weight.nbytes
+    if found.packed_bytes >= dense_bytes:
+        raise SizeError(
+            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, no less than the {dense_bytes:,} of the "
+            "dense table: use smaller sizes"
+        )
+    if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
+        raise ParityError(
+            f"{setting.method} {setting}: the mean cosine is {found.mean_cosine:.4f}, expected {plan.min_cosine:g} or "
+            "more: use larger sizes"
+        )

@@ -1,0 +1,178 @@
+"""Looks for the setting that serves a goal best: the nearest table within some bytes, or the smallest near enough.
+
+Settings are tried in draft, on the table itself or on a sample of its rows, and measured on a sample of rows: mean
+cosine and relative error as in `edge_embed.compression.fidelity`, which measures all rows of the one that is chosen.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edge_embed.compression.dense import DenseTable, Weight, row_weights
+from edge_embed.compression.setting import METHODS, Setting, bytes_of, check_method
+from edge_embed.errors import ParityError, SizeError
+from edge_embed.report.compressed import Trial
+
+AUTO = "auto"
+
+_FITTED = 1 << 15  # rows
+_MEASURED = 10_000  # rows: the mean cosine of others differs by a few thousandths at most
+_RATIOS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
+_FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
+_NEED_ALL = ("tt", "tr")  # of a train or ring that is fitted to some rows no other rows come
+
+OnTrial = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a compressed table has to be, by one of the two.
+
+    Attributes:
+        nbytes: that it takes at most.
+        min_cosine: the mean cosine of its rows with the dense ones, at least.
+    """
+
+    nbytes: int | None = None
+    min_cosine: float | None = None
+
+    def is_met(self, trial: Trial) -> bool:
+        """Whether a setting serves."""
+        if self.nbytes is not None:
+            return trial.nbytes <= self.nbytes
+        return trial.mean_cosine >= (self.min_cosine or 0)
+
+
+class Search:
+    """Tries settings on one table [n, d].
+
+    Args:
+        weight: the table.
+        padding_idx: its padding row, from 0 on, or None.
+        counts: how often each row comes up, or None.
+        method: whose settings are tried; ``"auto"``: of all methods.
+        seed: of all that is drawn.
+        on_trial: told how many settings have been tried, and about how many there will be.
+
+    Raises:
+        BadInputError: if there is no such method.
+    """
+
+    def __init__(
+        self,
+        weight: Weight,
+        padding_idx: int | None,
+        counts: Tensor | None,
+        method: str,
+        seed: int,
+        on_trial: OnTrial = lambda done, total: None,
+    ) -> None:
+        if method != AUTO:
+            check_method(method)
+        table = DenseTable(weight, padding_idx)
+        self._size = table.num_embeddings, table.embedding_dim
+        self._seed, self._on_trial, self._total = seed, on_trial, 0
+        weights = row_weights(counts, len(weight), padding_idx)
+        self._fitted = weight, padding_idx, counts
+        ids = _sample(len(weight), _FITTED, seed)
+        is_sample = len(ids) < len(weight)
+        if is_sample:
+            self._fitted = table.rows(ids).float(), None, weights[ids]
+        self._measured = _sample(len(ids), _MEASURED, seed)
+        self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
+        largest = float(self._dense.abs().max())
+        self._value_type = "float16" if _FLOAT16[0] <= largest <= _FLOAT16[1] else "float32"
+        names = METHODS if method == AUTO else (method,)
+        self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or list(names)
+        self._trials: dict[tuple[str, str], Trial] = {}
+        self._settings: dict[tuple[str, str], Setting] = {}
+
+    def run(self, goal: Goal) -> tuple[list[Setting], tuple[Trial, ...]]:
+        """Settings that serve the goal, the best first, and all that were tried, from small to large.
+
+        Raises:
+            SizeError: if none takes as few bytes.
+            ParityError: if none is near enough.
+        """
+        if goal.nbytes is not None:
+            around = [int(share * goal.nbytes) for share in (_AROUND if len(self._methods) > 1 else (1.0,))]
+            self._total = sum(len(self._within(nbytes, self._methods)) for nbytes in around)
+            for nbytes in around:
+                self._try_within(nbytes, self._methods)
+        else:
+            middle = self._dense_bytes // _RATIOS[len(_RATIOS) // 2]
+            self._total = len(_RATIOS).bit_length() * len(self._within(middle, self._methods))
+            for method in self._methods:
+                self._bisect(goal, method)
+        trials = tuple(sorted(self._trials.values(), key=lambda trial: trial.nbytes))
+        serving = [trial for trial in trials if goal.is_met(trial)]
+        if goal.nbytes is not None:
+            serving.sort(key=lambda trial: -trial.mean_cosine)
+        if not serving:
+            self._refuse(goal, trials)
+        return [self._settings[trial.method, trial.setting] for trial in serving], trials
+
+    def _refuse(self, goal: Goal, trials: Sequence[Trial]) -> NoReturn:
+        """Say the best that can be had."""
+        if goal.nbytes is not None:
+            for ratio in reversed(_RATIOS):
+                trials = trials or self._try_within(self._dense_bytes // ratio, self._methods)
+            least = min(trials, key=lambda trial: trial.nbytes, default=None)
+            smallest = "" if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
+            raise SizeError(f"no setting takes {goal.nbytes:,} bytes or less{smallest}")
+        best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
+        nearest = "" if best is None else f"; the nearest has {best.mean_cosine:.4f}, at {best.nbytes:,} bytes: {best}"
+        raise ParityError(f"no setting has a mean cosine of {goal.min_cosine} or more{nearest}")
+
+    def _bisect(self, goal: Goal, method: str) -> None:
+        """Find the largest ratio at which a method still serves: what it loses grows with the ratio."""
+        low, high = 0, len(_RATIOS)
+        while low < high:
+            middle = (low + high) // 2
+            trials = self._try_within(self._dense_bytes // _RATIOS[middle], [method])
+            if any(map(goal.is_met, trials)):
+                low = middle + 1
+            else:
+                high = middle
+
+    @property
+    def _dense_bytes(self) -> int:
+        return 4 * self._size[0] * self._size[1]
+
+    def _try_within(self, nbytes: int, methods: Iterable[str]) -> list[Trial]:
+        return [self._try(setting) for setting in self._within(nbytes, methods)]
+
+    def _within(self, nbytes: int, methods: Iterable[str]) -> list[Setting]:
+        return [found for method in methods for found in METHODS[method].within(*self._size, nbytes, self._value_type)]
+
+    def _try(self, setting: Setting) -> Trial:
+        key = setting.method, str(setting)
+        if key not in self._trials:
+            layer = setting.fit(*self._fitted, seed=self._seed, draft=True)
+            nbytes = bytes_of(layer.to_packed().shape, self._size[0])
+            self._trials[key] = Trial(*key, nbytes, *self._measure(layer(self._measured).double()))
+            self._settings[key] = setting
+            self._on_trial(len(self._trials), max(self._total, len(self._trials)))
+        return self._trials[key]
+
+    def _measure(self, rows: Tensor) -> tuple[float, float]:
+        """Mean cosine and relative error."""
+        squares = self._dense.square().sum(1)
+        cosines = functional.cosine_similarity(self._dense, rows, eps=torch.finfo(torch.float64).tiny)
+        weights = self._weights * (squares > 0)
+        if not weights.any():
+            return 1.0, 0.0
+        error = weights @ (rows - self._dense).square().sum(1) / (weights @ squares)
+        return float(weights @ cosines / weights.sum()), float(error.sqrt())
+
+
+def _sample(count: int, most: int, seed: int) -> Tensor:
+    """Some of ``count`` places, rising, int64."""
+    if count <= most:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values

@@ -1,0 +1,205 @@
+"""Settings: a method with all that says how small it makes a table, and which of them fit into some bytes."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from edge_embed.compression import ant, dpq, tr, tt
+from edge_embed.compression.dense import Weight, table_size
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tr import TREmbedding
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.ant_shape import ANTShape
+from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.floats import FLOAT_BYTES
+from edge_embed.packed.form import TableShape
+from edge_embed.packed.tt_shape import TTShape
+
+_CODES = (16, 64, 256, 1024)  # K of DPQ
+_ANCHORS = (16, 64, 256, 1024)
+_ROWS_FOR_EACH = 32  # code or anchor, of more than the fewest, at least: fewer say little of it
+_DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not the best, in a third of the time
+_SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
+_SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
+_LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to compress a table.
+
+    Attributes:
+        method: a name of `METHODS`.
+        options: of the method's ``fit``, beside the table: sizes such as ``num_codes`` or ``rank``.
+        stored: the types of the stored numbers, as ``freeze`` of the layer takes them.
+    """
+
+    method: str
+    options: Mapping[str, Any]
+    stored: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        sizes = (f"{_SHORT.get(name, name)}={value:.4g}" for name, value in self.options.items())
+        types = (f"{name.removesuffix('_type')}s {value}" for name, value in self.stored.items())
+        return ", ".join((*sizes, *types))
+
+    def fit(
+        self,
+        weight: Weight,
+        padding_idx: int | None = None,
+        counts: Tensor | None = None,
+        trainable: bool = False,
+        seed: int = 0,
+        draft: bool = False,
+    ) -> CompressedEmbedding:
+        """The layer that this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
+
+        A draft is not quite as near to the table, and takes a third of the time.
+
+        Raises:
+            BadInputError: for a method or options that there are not, or as ``fit`` of the method.
+        """
+        check_method(self.method)
+        effort = _DRAFT.get(self.method, {}) if draft else {}
+        layer = METHODS[self.method].fit(weight, padding_idx, counts, trainable, seed, **self.options, **effort)
+        freeze: Callable[..., CompressedEmbedding] = layer.freeze
+        return layer if trainable else freeze(**self.stored)
+
+
+@dataclass(frozen=True)
+class Method:
+    """What the settings of a method are.
+
+    Attributes:
+        fit: the layer, from weight, padding_idx, counts, trainable, seed and the options of a setting.
+        sizes: names of those options.
+        types: names of the options of ``freeze``.
+        within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
+    """
+
+    fit: Callable[..., CompressedEmbedding]
+    sizes: tuple[str, ...]
+    types: tuple[str, ...]
+    within: Callable[[int, int, int, str], Iterator[Setting]]
+
+
+def check_method(method: str) -> None:
+    """Raise `BadInputError` for one that there is not."""
+    if method not in METHODS:
+        raise BadInputError(f"method: got {method!r:.80}, expected {', '.join(METHODS)}")
+
+
+def _too_many(count: int, counts: Sequence[int], n: int, dim: int, nbytes: int, value_type: str) -> bool:
+    """Whether so many codes or anchors [count, d] are more than n rows say something of, or than bytes are for."""
+    few_rows = count > counts[0] and _ROWS_FOR_EACH * count > n
+    return few_rows or FLOAT_BYTES[value_type] * count * dim > _LARGEST_SHARE * nbytes
+
+
+def _fit_dpq(
+    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
+) -> CompressedEmbedding:
+    return dpq.fit(weight, padding_idx=padding_idx, counts=counts, trainable=trainable, seed=seed, **options)
+
+
+def _dpq_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+    for num_codes in _CODES:
+        if _too_many(num_codes, _CODES, n, dim, nbytes, value_type):
+            break
+        groups = (groups for groups in range(dim, 0, -1) if dim % groups == 0)
+        shapes = (DPQShape(n, dim, num_codes, each, value_type=value_type) for each in groups)
+        if largest := next((shape for shape in shapes if shape.nbytes <= nbytes), None):
+            options = {"num_codes": num_codes, "num_groups": largest.num_groups}
+            yield Setting("dpq", options, {"value_type": value_type})
+
+
+def _fit_ant(
+    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
+) -> CompressedEmbedding:
+    return ant.fit(weight, padding_idx=padding_idx, counts=counts, trainable=trainable, seed=seed, **options)
+
+
+def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+    for num_anchors in _ANCHORS:
+        empty = ANTShape(n, dim, num_anchors, 0, "int8", value_type)
+        if _too_many(num_anchors, _ANCHORS, n, dim, nbytes, value_type):
+            break
+        one_each = ANTShape(n, dim, num_anchors, n, "int8", value_type).nbytes - empty.nbytes
+        nonzeros = min((nbytes - empty.nbytes) // one_each, num_anchors, max(1, dim // _SPARSE))
+        if nonzeros > 0:
+            options = {"num_anchors": num_anchors, "nonzeros": nonzeros}
+            yield Setting("ant", options, {"weight_type": "int8", "value_type": value_type})
+
+
+def _fit_cores(fit: Callable[..., CompressedEmbedding]) -> Callable[..., CompressedEmbedding]:
+    def fit_cores(
+        weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
+    ) -> CompressedEmbedding:
+        return fit(weight, padding_idx=padding_idx, **options)
+
+    return fit_cores
+
+
+def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, int, str], Iterator[Setting]]:
+    def within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+        ratio = n * dim * FLOAT_BYTES[value_type] / nbytes
+        with suppress(BadInputError):  # no rank has it
+            layer(n, dim, ratio=ratio, device="meta")
+            yield Setting(method, {"ratio": ratio}, {"value_type": value_type})
+
+    return within
+
+
+def _fit_low_rank(
+    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
+) -> CompressedEmbedding:
+    n, dim = table_size(weight)
+    return tt.fit(weight, padding_idx=padding_idx, row_shape=(n, 1), col_shape=(1, dim), **options)
+
+
+def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+    rank = nbytes // (FLOAT_BYTES[value_type] * (n + dim))
+    if rank:
+        yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
+
+
+def bytes_of(shape: TableShape, num_embeddings: int) -> int:
+    """Bytes of a table of so many rows, each of which takes what it takes in one of this shape."""
+    n, share = num_embeddings, num_embeddings / shape.num_embeddings
+    if isinstance(shape, ANTShape):
+        return replace(shape, num_embeddings=n, num_nonzeros=math.ceil(share * shape.num_nonzeros)).nbytes
+    if isinstance(shape, TTShape):
+        row_shape = shape.row_shape if share == 1 else (n, 1)  # of low rank
+        return replace(shape, num_embeddings=n, row_shape=row_shape).nbytes
+    assert isinstance(shape, DPQShape)
+    return replace(shape, num_embeddings=n).nbytes
+
+
+METHODS: Mapping[str, Method] = {
+    "dpq": Method(_fit_dpq, ("num_codes", "num_groups"), ("value_type",), _dpq_within),
+    "ant": Method(_fit_ant, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
+    "tt": Method(_fit_cores(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
+    "tr": Method(_fit_cores(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
+    "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),  # a tensor train of two cores
+}
+
+
+def setting_of(method: str, options: Mapping[str, Any]) -> Setting:
+    """The setting with these sizes and types.
+
+    Raises:
+        BadInputError: if there is no such method, or its sizes and types have other names.
+    """
+    check_method(method)
+    known = METHODS[method]
+    if wrong := options.keys() - {*known.sizes, *known.types}:
+        expected = ", ".join((*known.sizes, *known.types))
+        raise BadInputError(f"{method}: got {', '.join(sorted(wrong))}, expected options among {expected}")
+    if missing := [name for name in known.sizes if name not in options]:
+        raise BadInputError(f"{method}: got no {' and '.join(missing)}: give it, or ratio, budget or min_cosine alone")
+    types = {name: options[name] for name in known.types if name in options}
+    return Setting(method, {name: options[name] for name in known.sizes}, types)

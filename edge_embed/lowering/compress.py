@@ -1,0 +1,52 @@
+"""A model with compressed tables in the place of dense ones: a module, or a saved program."""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from edge_embed.compression.found import chosen
+from edge_embed.compression.module import model_tables, replaced
+from edge_embed.compression.plan import Plan, Progress, compress_tables
+from edge_embed.errors import BadInputError
+from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.program.program import Program
+from edge_embed.report.compressed import CompressReport
+
+
+class CompressedModule(NamedTuple):
+    """A copy of a module, and what became of its tables."""
+
+    model: nn.Module
+    report: CompressReport
+
+
+class CompressedProgram(NamedTuple):
+    """A copy of a program, and what became of its tables."""
+
+    model: Program
+    report: CompressReport
+
+
+def compress_module(
+    model: nn.Module, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], progress: Progress
+) -> CompressedModule:
+    """Replace layers; the module itself stays as it is."""
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    tables = chosen(model_tables(model), names, numbers)
+    layers, report = compress_tables(tables, counts, plan, progress)
+    made = {table: layers[table.name] for table in tables if table.name in layers}
+    return CompressedModule(replaced(model, made), report)
+
+
+def compress_program(
+    program: Program, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], progress: Progress
+) -> CompressedProgram:
+    """Replace nodes; the program itself stays as it is."""
+    if plan.trainable:
+        raise BadInputError("trainable: a saved program does not learn: give the module")
+    numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
+    tables = chosen(program_tables(program), names, numbers)
+    layers, report = compress_tables(tables, counts, plan, progress)
+    packed = {name: layer.to_packed() for name, layer in layers.items()}
+    return CompressedProgram(with_packed(program, packed), report)

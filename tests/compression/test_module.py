@@ -1,0 +1,191 @@
+"""Dense tables of a module are found as they are used, and replaced in a copy that computes the same."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+import edge_embed
+from edge_embed.compression import tt
+from edge_embed.compression.found import chosen
+from edge_embed.compression.module import ModelTable, model_tables, replaced
+from edge_embed.errors import BadInputError
+from edge_embed.layers.table import CompressedEmbedding
+
+
+class Language(nn.Module):
+    """A tied head with a bias that the model holds too, as BERT has it, beside a small table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(40, 6, padding_idx=0)
+        self.places = nn.Embedding(5, 6)
+        self.head = nn.Linear(6, 40)
+        self.head.weight = self.words.weight
+        self.bias = self.head.bias
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids) + self.places.weight[: ids.shape[1]])  # type: ignore[no-any-return]
+
+
+def exact(table: ModelTable) -> CompressedEmbedding:
+    """A layer with the same rows, up to rounding."""
+    return tt.fit(table.weight, tolerance=1e-5, padding_idx=table.padding_idx)
+
+
+def found(model: nn.Module) -> dict[str, ModelTable]:
+    return {table.name: table for table in model_tables(model)}
+
+
+IDS = torch.tensor([[0, 3, 39], [7, 7, 1]])
+
+
+def test_a_tied_head_shares_the_compressed_table() -> None:
+    model = Language()
+    table = found(model)["words"]
+    assert (table.uses, table.padding_idx, table.reason) == (2, 0, "")
+    before = copy.deepcopy(model.state_dict())
+    small = replaced(model, {table: exact(table)})
+    torch.testing.assert_close(small(IDS), model(IDS), rtol=1e-4, atol=1e-5)
+    assert isinstance(small.head, edge_embed.TiedOutput)
+    assert small.head.embedding is small.words
+    assert small.head.bias is small.bias is not model.bias
+    assert small.places is not model.places
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+
+
+def test_heads_over_the_same_memory_are_tied_and_over_equal_numbers_are_not() -> None:
+    model = Language()
+    model.head.weight = nn.Parameter(model.words.weight.data)  # another parameter over the same memory
+    assert found(model)["words"].uses == 2
+    model.head.weight = nn.Parameter(model.words.weight.detach().clone())
+    tables = found(model)
+    assert tables["words"].uses == 1
+    assert (tables["head"].looks_up, tables["head"].uses) == (False, 1)
+
+
+def test_the_mode_device_and_type_are_those_of_the_layer() -> None:
+    model = Language().half().eval()
+    table = found(model)["words"]
+    small = replaced(model, {table: exact(table)})
+    assert small.words(IDS).dtype == torch.float16
+    assert not any(module.training for module in small.modules())
+    assert replaced(model.train(), {table: exact(table)}).words.training
+
+
+def test_a_bare_layer_is_replaced() -> None:
+    layer = nn.Embedding(40, 6)
+    table = found(layer)["embedding"]
+    torch.testing.assert_close(replaced(layer, {table: exact(table)})(IDS), layer(IDS), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_are_reduced_as_before(mode: str) -> None:
+    layer = nn.EmbeddingBag(40, 6, mode=mode, padding_idx=7, include_last_offset=True)
+    with torch.no_grad():
+        layer.weight[7] = 3.0  # bags leave it out, whatever it holds
+    table = found(layer)["embedding"]
+    small = replaced(layer, {table: exact(table)})
+    given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 2, 5])
+    torch.testing.assert_close(small(*given), layer(*given), rtol=1e-4, atol=1e-5)
+
+
+def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
+    layer = nn.Embedding(40, 6, padding_idx=0)
+    with torch.no_grad():
+        layer.weight[0] = 3.0
+    table = found(layer)["embedding"]
+    assert table.padding_idx is None
+    assert replaced(layer, {table: exact(table)})(torch.tensor(0)).tolist() == pytest.approx([3.0] * 6, rel=1e-3)
+
+
+class Scaled(nn.Embedding):
+    """As Gemma's."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids) * 3
+
+
+def with_hook() -> nn.Module:
+    layer = nn.Embedding(40, 6)
+    layer.register_forward_hook(lambda module, given, result: result * 2)
+    return layer
+
+
+def with_slice() -> nn.Module:
+    model = nn.ModuleDict({"all": nn.Embedding(40, 6), "some": nn.Linear(6, 10)})
+    model["some"].weight = nn.Parameter(model["all"].weight.data[:10])
+    return model
+
+
+def with_parametrization() -> nn.Module:
+    layer = nn.Embedding(40, 6)
+    parametrize.register_parametrization(layer, "weight", nn.Identity())
+    return layer
+
+
+def with_two_bags() -> nn.Module:
+    model = nn.ModuleDict({"one": nn.EmbeddingBag(40, 6), "other": nn.EmbeddingBag(40, 6, mode="max")})
+    model["other"].weight = model["one"].weight
+    return model
+
+
+def with_a_bag_over_padding() -> nn.Module:
+    model = nn.ModuleDict({"bag": nn.EmbeddingBag(40, 6, padding_idx=1), "head": nn.Linear(6, 40)})
+    model["head"].weight = model["bag"].weight
+    with torch.no_grad():
+        model["bag"].weight[1] = 1.0
+    return model
+
+
+def integers() -> nn.Module:
+    layer = nn.Embedding(40, 6)
+    layer.weight = nn.Parameter(torch.ones(40, 6, dtype=torch.int8), requires_grad=False)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Scaled(40, 6), "forward of its own"),
+        (nn.Embedding(40, 6, max_norm=1.0), "max_norm"),
+        (nn.Embedding(40, 6, device="meta"), "meta device"),
+        (with_hook(), "hooks"),
+        (with_slice(), "some uses its memory too"),
+        (with_parametrization(), "parametrization"),
+        (with_two_bags(), "one and other share it"),
+        (with_a_bag_over_padding(), "leave row 1 out"),
+        (integers(), "int8, expected floats"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_no_layer_of_ours_can_do_is_left_and_said(model: nn.Module, reason: str) -> None:
+    table = next(iter(found(model).values()))
+    assert reason in table.reason
+    with pytest.raises(BadInputError, match=f"no table to compress: {table.name}: .*{reason}"):
+        chosen([table], [], 240)
+    with pytest.raises(BadInputError, match=f"{table.name}: cannot be compressed: .*{reason}"):
+        chosen([table], [table.name], 240)
+
+
+def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:
+    tables = model_tables(Language())
+    numbers = 40 * 6 + 5 * 6 + 40
+    assert {table.name: table.reason for table in chosen(tables, [], numbers)} == {"words": "", "places": ""}
+    small = {table.name: table.reason for table in chosen(tables, [], 100 * numbers // 10)}
+    assert small["words"] == ""
+    assert small["places"] == "1.0% of the model: give its name to compress it"
+    named = {table.name: table.reason for table in chosen(tables, ["places"], numbers)}
+    assert named == {"words": "not among the names that were given", "places": ""}
+    with pytest.raises(BadInputError, match="got 'wrds', expected the name of a table: there are words, places"):
+        chosen(tables, ["wrds"], numbers)
+
+
+def test_a_linear_layer_is_compressed_where_it_is_named() -> None:
+    model = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 40))
+    assert [table.name for table in chosen(model_tables(model), [], 1)] == ["0"]
+    (_, head) = chosen(model_tables(model), ["1"], 1)
+    small = replaced(model, {head: exact(head)})
+    torch.testing.assert_close(small(torch.tensor([3])), model(torch.tensor([3])), rtol=1e-4, atol=1e-5)

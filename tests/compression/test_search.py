@@ -1,0 +1,190 @@
+"""What is asked for is what comes out: bytes, cosines, sizes; the report says what else there was."""
+
+import numpy as np
+import pytest
+import torch
+
+from edge_embed.compression import search
+from edge_embed.compression.found import FoundTable
+from edge_embed.compression.plan import Plan, compress_tables
+from edge_embed.compression.search import Goal, Search
+from edge_embed.compression.setting import METHODS, setting_of
+from edge_embed.errors import BadInputError, ParityError, SizeError
+from edge_embed.report.compressed import CompressedTable, Trial, pareto_front
+
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+
+RANDOM = np.random.default_rng(0)
+CENTRES = RANDOM.standard_normal((20, 16))
+ROWS = torch.from_numpy(CENTRES[RANDOM.integers(0, 20, 600)] + 0.2 * RANDOM.standard_normal((600, 16))).float()
+DENSE_BYTES = 4 * 600 * 16
+
+
+def made(plan: Plan, **options: object) -> tuple[object, CompressedTable]:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True, **options)
+    layers, report = compress_tables([table], {}, plan)
+    return layers["words"], report.tables[0]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "auto"])
+@pytest.mark.parametrize("ratio", [4, 8])
+def test_a_ratio_is_kept(method: str, ratio: float) -> None:
+    layer, table = made(Plan(method, ratio=ratio))
+    assert table.fidelity.packed_bytes == layer.to_packed().nbytes <= DENSE_BYTES / ratio
+    assert table.fidelity.ratio >= ratio
+    assert layer.frozen
+    if method != "auto":
+        assert table.method == method
+
+
+def test_of_all_settings_within_the_bytes_the_nearest_is_taken() -> None:
+    _, table = made(Plan(ratio=6))
+    within = [trial for trial in table.trials if trial.nbytes <= DENSE_BYTES / 6]
+    best = max(within, key=lambda trial: trial.mean_cosine)
+    assert (best.method, best.setting) == (table.method, table.setting)
+    assert {trial.method for trial in table.trials} == set(METHODS)
+    assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.003)  # a draft
+    assert best.relative_error == pytest.approx(table.fidelity.relative_error, rel=0.1)
+    assert any(trial.nbytes > DENSE_BYTES / 6 for trial in table.trials)  # what more bytes would bring
+
+
+def test_of_all_settings_that_are_near_enough_the_smallest_is_taken() -> None:
+    _, table = made(Plan(min_cosine=0.97))
+    assert table.fidelity.mean_cosine >= 0.97
+    serving = [trial for trial in table.trials if trial.mean_cosine >= 0.97]
+    assert table.fidelity.packed_bytes == min(trial.nbytes for trial in serving)
+    assert table.fidelity.ratio > 4
+
+
+def test_a_budget_is_shared_out_by_size() -> None:
+    small = FoundTable("small", ROWS[:200], None, 1, looks_up=True)
+    large = FoundTable("large", ROWS, None, 1, looks_up=True)
+    _, report = compress_tables([small, large], {}, Plan("dpq", budget=8000))
+    sizes = [table.fidelity.packed_bytes for table in report.tables]
+    assert sizes[0] <= 2000
+    assert sizes[1] <= 6000
+
+
+def test_a_table_that_stays_is_in_the_report() -> None:
+    left = FoundTable("left", ROWS, None, 3, looks_up=True, reason="it is small")
+    kept = FoundTable("kept", ROWS, None, 1, looks_up=True)
+    layers, report = compress_tables([left, kept], {}, Plan("dpq", ratio=4))
+    assert layers.keys() == {"kept"}
+    assert [table.reason for table in report.tables] == ["it is small", ""]
+    assert report.tables[0].fidelity is None
+
+
+def test_counts_bring_frequent_rows_nearer() -> None:
+    counts = torch.ones(600)
+    counts[:30] = 1000
+    table = FoundTable("words", ROWS + torch.randn(600, 16, generator=torch.Generator().manual_seed(0)), None, 1, True)
+    plan = Plan("dpq", options={"num_codes": 16, "num_groups": 2})
+    layers, _ = compress_tables([table], {"words": counts}, plan)
+    plain, _ = compress_tables([table], {}, plan)
+    ids = torch.arange(30)
+    errors = [(layer["words"](ids) - table.weight[ids]).square().sum() for layer in (layers, plain)]
+    assert errors[0] < 0.7 * errors[1]
+
+
+def test_a_trainable_layer_learns_on() -> None:
+    layer, _ = made(Plan("dpq", ratio=4, trainable=True))
+    assert not layer.frozen
+    layer.train()(torch.arange(5)).sum().backward()
+    assert any(parameter.grad is not None for parameter in layer.parameters())
+
+
+def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_FITTED", 300)
+    monkeypatch.setattr(search, "_MEASURED", 100)
+    _, table = made(Plan(ratio=6))
+    assert table.fidelity.packed_bytes <= DENSE_BYTES / 6
+    assert {trial.method for trial in table.trials} == set(METHODS) - {"tt", "tr"}
+    best = max(
+        (trial for trial in table.trials if trial.nbytes <= DENSE_BYTES / 6), key=lambda trial: trial.mean_cosine
+    )
+    assert best.nbytes == pytest.approx(table.fidelity.packed_bytes, rel=0.05)
+    assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.02)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_within_some_bytes_take_no_more(method: str) -> None:
+    for nbytes in (600, 2000, 5000, 20000):
+        for setting in METHODS[method].within(600, 16, nbytes, "float16"):
+            assert setting.fit(ROWS).to_packed().nbytes <= nbytes
+
+
+def test_numbers_that_float16_cannot_hold_stay_float32() -> None:
+    for scale in (1e-6, 1e6):
+        found, _ = Search(scale * ROWS, None, None, "dpq", 0).run(Goal(nbytes=DENSE_BYTES // 4))
+        assert found[0].stored == {"value_type": "float32"}
+
+
+def test_the_front_has_no_setting_that_another_beats() -> None:
+    trials = [Trial("dpq", "a", 10, 0.8, 0.1), Trial("tt", "b", 20, 0.7, 0.1), Trial("ant", "c", 30, 0.9, 0.1)]
+    assert [trial.setting for trial in pareto_front(reversed(trials))] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"ratio": 10_000},
+            SizeError,
+            r"table words: no setting takes 3 bytes or less; the smallest takes [\d,]+: \w+ ",
+        ),
+        ({"budget": 5}, SizeError, "no setting takes 5 bytes or less; the smallest"),
+        (
+            {"method": "ant", "min_cosine": 0.999},
+            ParityError,
+            r"no setting has a mean cosine of 0\.999 or more; the nearest has 0",
+        ),
+        (
+            {"method": "tt", "options": {"rank": 200}},
+            SizeError,
+            "tt R=200: takes [0-9,]+ bytes, no less than the 38,400 of the dense table: use smaller sizes",
+        ),
+        (
+            {"method": "dpq", "options": {"num_codes": 2, "num_groups": 1}, "min_cosine": 0.9},
+            ParityError,
+            r"dpq K=2, D=1: the mean cosine is 0\.\d+, expected 0.9 or more: use larger sizes",
+        ),
+        ({"method": "dpq", "options": {"num_codes": 16, "num_groups": 3}}, BadInputError, "num_groups"),
+        ({"budget": DENSE_BYTES}, BadInputError, "budget: got 38,400, expected at least 1 and less than the 38,400"),
+    ],
+)
+def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, message) -> None:
+    with pytest.raises(error, match=message):
+        made(Plan(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give ratio, budget or min_cosine, or a method with its sizes"),
+        ({"method": "pq", "ratio": 2}, "method: got 'pq', expected dpq, ant, tt, tr, low_rank"),
+        ({"ratio": 2, "budget": 5}, "got ratio and budget: give one of them"),
+        ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got ratio and rank: give one of them"),
+        ({"options": {"rank": 3}}, "rank: sizes and types are those of one method: give method too"),
+        ({"method": "tt", "options": {"ranks": 3}}, "tt: got ranks, expected options among rank, value_type"),
+        ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no num_groups: give it"),
+        ({"ratio": 1}, "ratio: got 1, expected a number above 1"),
+        ({"ratio": float("nan")}, "ratio: got nan"),
+        ({"ratio": "x"}, "ratio: got 'x'"),
+        ({"min_cosine": 1.5}, "min_cosine: got 1.5, expected a number above 0, at most 1"),
+    ],
+)
+def test_plans_that_say_nothing_or_contradict_themselves(options, message) -> None:
+    with pytest.raises(BadInputError, match=message):
+        Plan(**options)
+
+
+def test_a_method_takes_its_own_sizes_and_types() -> None:
+    setting = setting_of("ant", {"num_anchors": 8, "nonzeros": 2, "weight_type": "int8"})
+    assert (setting.options, setting.stored) == ({"num_anchors": 8, "nonzeros": 2}, {"weight_type": "int8"})
+    assert setting.fit(ROWS).to_packed().shape.weight_type == "int8"
+
+
+def test_counts_of_no_table_are_refused() -> None:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    with pytest.raises(BadInputError, match="counts: got some for wrds, expected names among words"):
+        compress_tables([table], {"wrds": torch.ones(600)}, Plan(ratio=4))

@@ -1,0 +1,142 @@
+"""Dense tables of a saved program are found with all their uses, and replaced in a copy that computes the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edge_embed import workflow
+from edge_embed.compression import tt
+from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.packed.form import Packed
+from edge_embed.program.load import capture_program, rewrite_program
+from edge_embed.program.program import Program
+
+IDS = torch.tensor([[1, 3, 39], [7, 7, 0]])
+OTHER_IDS = torch.tensor([[5, 0, 2, 39]])
+
+
+class Uses(nn.Module):
+    """One table, used in the way that is given."""
+
+    def __init__(self, use: Callable[..., Tensor], **options: object) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.use = nn.Embedding(40, 6, **options), use
+        self.bias = nn.Parameter(torch.randn(40))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.use(self, ids)
+
+
+def exact(program: Program) -> dict[str, Packed]:
+    """Packed forms with the same rows, up to rounding."""
+    tables = program_tables(program)
+    return {
+        table.name: tt.fit(table.weight, tolerance=1e-5, padding_idx=table.padding_idx).to_packed()
+        for table in tables
+        if not table.reason
+    }
+
+
+USES: dict[str, Callable[..., Tensor]] = {
+    "rows": lambda model, ids: model.words(ids),
+    "linear": lambda model, ids: nn.functional.linear(model.words(ids), model.words.weight, model.bias),
+    "matmul": lambda model, ids: model.words(ids) @ model.words.weight.t(),
+    "transpose": lambda model, ids: model.words(ids) @ model.words.weight.transpose(0, 1),
+    "mm": lambda model, ids: torch.mm(model.words(ids).flatten(0, 1), model.words.weight.T),
+    "scaled": lambda model, ids: model.words(ids) * 3,  # as Gemma's
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("padding_idx", [None, 0])
+def test_every_use_of_a_table_is_replaced(use: str, padding_idx: int | None) -> None:
+    program = capture_program(Uses(USES[use], padding_idx=padding_idx), IDS)
+    (table,) = program_tables(program)
+    assert (table.name, table.padding_idx, table.reason) == ("words", padding_idx, "")
+    assert table.uses == (1 if use in ("rows", "scaled") else 2)
+    small = with_packed(program, exact(program))
+    for ids in (IDS, OTHER_IDS):
+        torch.testing.assert_close(small.run(ids), program.run(ids), rtol=1e-4, atol=1e-5)
+    assert not any(name.startswith("words.weight") for name, _ in small.module.named_buffers())
+    torch.testing.assert_close(program.run(IDS)[0], Uses(USES[use], padding_idx=padding_idx)(IDS).detach())
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("last", [False, True])
+def test_bags_are_replaced(mode: str, last: bool) -> None:
+    bags = nn.EmbeddingBag(40, 6, mode=mode, padding_idx=7, include_last_offset=last)
+    given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 5] if last else [0, 2, 3])
+    program = capture_program(bags, given)
+    small = with_packed(program, exact(program))
+    torch.testing.assert_close(small.run(*given), program.run(*given), rtol=1e-4, atol=1e-5)
+
+
+def test_weighted_bags_are_replaced() -> None:
+    bags = nn.EmbeddingBag(40, 6, mode="sum")
+    given = torch.tensor([[1, 7], [5, 9]]), None, torch.rand(2, 2)
+    program = capture_program(bags, given)
+    inputs = given[0], given[2]
+    small = with_packed(program, exact(program))
+    torch.testing.assert_close(small.run(*inputs), program.run(*inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("use", "taker"),
+    [
+        (lambda model, ids: model.words(ids) + model.words.weight.sum(), "aten.sum.default"),
+        (lambda model, ids: model.words(ids)[:, :1] @ model.words.weight[:6], "aten.slice.Tensor"),
+        (lambda model, ids: model.words(ids) @ model.words.weight.t().exp(), "aten.exp.default"),
+        (lambda model, ids: model.words.weight[ids] + model.words(ids), "aten.index.Tensor"),
+        (lambda model, ids: (model.words(ids), model.words.weight), "the output of the model"),
+    ],
+    ids=["sum", "slice", "exp", "index", "output"],
+)
+def test_a_table_that_others_take_has_to_stay(use: Callable[..., Tensor], taker: str) -> None:
+    (table,) = program_tables(capture_program(Uses(use), IDS))
+    assert table.reason == f"{taker} takes it too"
+
+
+def test_a_weight_on_both_sides_of_a_product_is_no_table() -> None:
+    program = capture_program(Uses(lambda model, ids: nn.functional.linear(*[model.words.weight] * 2)[ids]), IDS)
+    assert program_tables(program) == []
+
+
+def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
+    model = Uses(USES["linear"], padding_idx=0)
+    with torch.no_grad():
+        model.words.weight[0] = 3.0
+    program = capture_program(model, IDS)
+    small = with_packed(program, exact(program))
+    torch.testing.assert_close(small.run(IDS), program.run(IDS), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_keep_the_type_of_the_model() -> None:
+    program = capture_program(Uses(USES["rows"]).half(), IDS)
+    small = with_packed(program, exact(program))
+    assert small.run(IDS)[0].dtype == torch.float16
+
+
+def test_names_and_dynamic_sizes_survive_a_rewrite(tmp_path: Path) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(40, 6)
+
+        def forward(self, tokens: Tensor, scale: Tensor) -> dict[str, Tensor]:
+            return {"rows": self.words(tokens) * scale, "again": self.words(tokens)}
+
+    batch = torch.export.Dim("examples")
+    program = capture_program(
+        Named(), (IDS, torch.ones(1)), ({0: batch, 1: torch.export.Dim.AUTO}, None), ["a"] * 40, {"task": "x"}
+    )
+    small = rewrite_program(with_packed(program, exact(program)), tmp_path / "small.pt")
+    assert small.inputs == program.inputs
+    assert small.output_names == program.output_names == ("rows", "again")
+    assert (small.vocabulary, small.metadata) == (program.vocabulary, program.metadata)
+    assert small.run(OTHER_IDS, torch.ones(1))[0].shape == (1, 4, 6)
+    report = workflow.export(small, "onnx", tmp_path / "small.onnx")
+    assert [table.uses for table in report.tables] == [2]

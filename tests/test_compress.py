@@ -1,0 +1,153 @@
+"""`edge-embed compress` from a trained model to a validated file, and what it says of input that is not right."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import Tensor, nn
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.errors import BadInputError
+from edge_embed.workflow import load
+
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+
+
+class Tagger(nn.Module):
+    """A user's own model, trained with a dense table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(400, 16, padding_idx=0)
+        self.encoder = nn.GRU(16, 16, batch_first=True)
+        self.head = nn.Linear(16, 400)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        states, _ = self.encoder(self.words(ids))
+        return self.head(states)  # type: ignore[no-any-return]
+
+
+IDS = torch.tensor([[17, 4, 0]])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    return edge_embed.save(Tagger(), tmp_path_factory.mktemp("saved") / "model.pt", IDS)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_dense_model_becomes_a_small_one_that_exports_and_validates(saved: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "counts.npy", np.arange(400.0))
+    small, exported = tmp_path / "small.pt", tmp_path / "small.onnx"
+    goal = ("--ratio", 8, "--method", "dpq", "--counts", f"words={tmp_path / 'counts.npy'}")
+    result = run("compress", saved, "-o", small, *goal, "--json")
+    assert result.exit_code == 0, result.output
+    (table,) = json.loads(result.stdout)["tables"]
+    assert (table["name"], table["uses"], table["method"]) == ("words", 2, "dpq")
+    assert table["fidelity"]["ratio"] >= 8
+    assert run("export", small, "--target", "onnx").exit_code == 0
+    assert run("validate", small, exported, "--iterations", 2).exit_code == 0
+    (packed,) = edge_embed.lower(small).tables.values()
+    assert packed.nbytes == table["fidelity"]["packed_bytes"]
+    dense = load(saved).module.weight("words.weight")[1:]
+    cosine = nn.functional.cosine_similarity(dense, torch.from_numpy(packed.rows(np.arange(1, 400))).float())
+    weighted = (cosine.double() @ torch.arange(1.0, 400).double()) / torch.arange(1.0, 400).sum()
+    assert float(weighted) == pytest.approx(table["fidelity"]["mean_cosine"], rel=1e-5)
+
+
+def test_the_same_command_gives_the_same_table(saved: Path, tmp_path: Path) -> None:
+    for name in ("one.pt", "other.pt"):
+        assert run("compress", saved, "-o", tmp_path / name, "--budget", "3 kB").exit_code == 0
+    tables = [edge_embed.lower(tmp_path / name).tables["words"] for name in ("one.pt", "other.pt")]
+    assert tables[0].nbytes <= 3000
+    arrays = [table.tensors() for table in tables]
+    assert all(np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items())
+
+
+def test_a_module_learns_on_from_its_trained_table() -> None:
+    model = Tagger()
+    small, report = edge_embed.compress(model, "dpq", num_codes=16, num_groups=8, trainable=True)
+    assert isinstance(small.words, edge_embed.DPQEmbedding)
+    small(IDS).logsumexp(-1).sum().backward()
+    assert small.words.query.grad is not None
+    assert report.tables[0].fidelity is not None
+    assert isinstance(model.words, nn.Embedding)
+
+
+def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
+    result = run("compress", saved, "-o", tmp_path / "small.pt", "--min-cosine", 0.8)
+    assert result.exit_code == 0
+    for part in ("words", "400 x 16", "25,600", "Pareto front", "(chosen)", "worst rows", "nearest rows"):
+        assert part in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "message"),
+    [
+        ((), 2, "give ratio, budget or min_cosine, or a method with its sizes"),
+        (("--ratio", 9999), 4, "table words: no setting takes 2 bytes or less; the smallest takes"),
+        (("--min-cosine", 1), 3, "no setting has a mean cosine of 1.0 or more; the nearest has"),
+        (("--budget", "3 parsecs"), 2, "got '3 parsecs', expected bytes"),
+        (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
+        (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
+        (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
+        (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),
+        (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, ant, tt, tr, low_rank"),
+        (("--method", "dpq", "--num-codes", 16, "--num-groups", 5), 2, "num_groups"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_leaves_nothing(
+    saved: Path, tmp_path: Path, options: tuple[object, ...], exit_code: int, message: str
+) -> None:
+    result = run("compress", saved, "-o", tmp_path / "small.pt", *options)
+    assert result.exit_code == exit_code, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_with_numbers_that_are_none_names_its_row(tmp_path: Path) -> None:
+    model = Tagger()
+    with torch.no_grad():
+        model.words.weight[7, 3] = torch.nan
+    with pytest.raises(BadInputError, match="table words: weight: row 7 holds what float32 cannot"):
+        edge_embed.compress(model, ratio=4)
+
+
+def test_the_model_is_never_replaced(saved: Path) -> None:
+    before = saved.read_bytes()
+    result = run("compress", saved, "-o", saved, "--ratio", 4, "--force")
+    assert result.exit_code == 2
+    assert "is the model itself" in result.stderr
+    assert saved.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trainable": True}, "a saved program does not learn: give the module"),
+        ({"modules": ["head"]}, "there are words"),
+    ],
+)
+def test_what_a_saved_model_has_not(saved: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        edge_embed.compress(saved, ratio=4, **options)
+
+
+def test_a_module_is_not_written() -> None:
+    with pytest.raises(BadInputError, match="output: got one for a module"):
+        edge_embed.compress(Tagger(), ratio=4, output="small.pt")
+
+
+def test_a_model_without_tables_says_so() -> None:
+    with pytest.raises(BadInputError, match="the model has no table to compress: it looks nothing up"):
+        edge_embed.compress(nn.Linear(3, 4), ratio=4)
