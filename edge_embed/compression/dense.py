@@ -52,11 +52,11 @@ class DenseTable:
         self.num_embeddings, self.embedding_dim = table_size(weight)
         self._weight, self._padding = weight, padding_idx
         self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
-        self.energy = self._energy()
+        self.energy, self.largest = self._measure()
 
-    def _energy(self) -> float:
-        """Sum of all squares; looks at every number once."""
-        total, begin = 0.0, 0
+    def _measure(self) -> tuple[float, float]:
+        """Sum of all squares, and the largest number without its sign; looks at every number once."""
+        total, largest, begin = 0.0, 0.0, 0
         for block in self.blocks(self.num_embeddings):
             finite = block.float().isfinite().all(1)
             if not finite.all():
@@ -64,8 +64,9 @@ class DenseTable:
                 row = place if self._ids is None else int(self._ids[place])
                 raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
             total += float(block.square().sum())
+            largest = max(largest, float(block.abs().max()))
             begin += len(block)
-        return total
+        return total, largest
 
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
         """All rows, filled up with zeros to ``rows``, in order.

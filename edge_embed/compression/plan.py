@@ -18,6 +18,8 @@ from edge_embed.report.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
+_TRIES = 3  # settings that were near enough in draft
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -54,7 +56,9 @@ class Plan:
         if len(given) > 1:
             raise BadInputError(f"got {' and '.join(given)}: give one of them")
         if self.options:
-            setting_of(self.method, self.options)
+            stored = setting_of(self.method, self.options).stored
+            if stored and self.trainable:
+                raise BadInputError(f"{', '.join(stored)}: got one for layers that learn: give it to freeze() later")
         elif not given and self.min_cosine is None:
             raise BadInputError("give ratio, budget or min_cosine, or a method with its sizes")
         if self.ratio is not None and not (is_number(self.ratio) and 1 < self.ratio < float("inf")):
@@ -119,7 +123,7 @@ def _compressed(
     dense = DenseTable(table.weight, table.padding_idx)
     given = table.weight, table.padding_idx, counts
     settings, trials = _settings(*given, plan, lambda *at: progress(f"{table.name}: settings", *at))
-    for setting in settings:  # on all rows the first may miss what it reached on some
+    for setting in settings[:_TRIES]:  # on all rows the first may miss what it reached on some
         layer = setting.fit(*given, plan.trainable, plan.seed)
         found = fidelity(dense, layer.to_packed(), counts)
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
@@ -135,7 +139,7 @@ def _settings(
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
     n, dim = table_size(weight)
-    search = Search(weight, padding_idx, counts, plan.method, plan.seed, on_trial)
+    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, on_trial)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=int(4 * n * dim / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))

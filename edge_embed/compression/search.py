@@ -56,6 +56,7 @@ class Search:
         padding_idx: its padding row, from 0 on, or None.
         counts: how often each row comes up, or None.
         method: whose settings are tried; ``"auto"``: of all methods.
+        trainable: whether the layer is to be so, whose numbers are float32.
         seed: of all that is drawn.
         on_trial: told how many settings have been tried, and about how many there will be.
 
@@ -69,6 +70,7 @@ class Search:
         padding_idx: int | None,
         counts: Tensor | None,
         method: str,
+        trainable: bool,
         seed: int,
         on_trial: OnTrial = lambda done, total: None,
     ) -> None:
@@ -85,8 +87,8 @@ class Search:
             self._fitted = table.rows(ids).float(), None, weights[ids]
         self._measured = _sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
-        largest = float(self._dense.abs().max())
-        self._value_type = "float16" if _FLOAT16[0] <= largest <= _FLOAT16[1] else "float32"
+        fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
+        self._value_type = "float16" if fits_float16 else "float32"
         names = METHODS if method == AUTO else (method,)
         self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or list(names)
         self._trials: dict[tuple[str, str], Trial] = {}

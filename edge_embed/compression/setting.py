@@ -125,14 +125,15 @@ def _fit_ant(
 
 def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
     for num_anchors in _ANCHORS:
-        empty = ANTShape(n, dim, num_anchors, 0, "int8", value_type)
+        weight_type = "int8" if value_type == "float16" else value_type
+        empty = ANTShape(n, dim, num_anchors, 0, weight_type, value_type)
         if _too_many(num_anchors, _ANCHORS, n, dim, nbytes, value_type):
             break
-        one_each = ANTShape(n, dim, num_anchors, n, "int8", value_type).nbytes - empty.nbytes
+        one_each = ANTShape(n, dim, num_anchors, n, weight_type, value_type).nbytes - empty.nbytes
         nonzeros = min((nbytes - empty.nbytes) // one_each, num_anchors, max(1, dim // _SPARSE))
         if nonzeros > 0:
             options = {"num_anchors": num_anchors, "nonzeros": nonzeros}
-            yield Setting("ant", options, {"weight_type": "int8", "value_type": value_type})
+            yield Setting("ant", options, {"weight_type": weight_type, "value_type": value_type})
 
 
 def _fit_cores(fit: Callable[..., CompressedEmbedding]) -> Callable[..., CompressedEmbedding]:

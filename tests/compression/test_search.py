@@ -93,6 +93,13 @@ def test_a_trainable_layer_learns_on() -> None:
     assert any(parameter.grad is not None for parameter in layer.parameters())
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_trainable_layer_keeps_the_ratio_as_it_is(method: str) -> None:
+    layer, table = made(Plan(method, ratio=3, trainable=True))
+    assert layer.to_packed().value_type == "float32"
+    assert layer.to_packed().nbytes == table.fidelity.packed_bytes <= DENSE_BYTES / 3
+
+
 def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_FITTED", 300)
     monkeypatch.setattr(search, "_MEASURED", 100)
@@ -115,7 +122,7 @@ def test_settings_within_some_bytes_take_no_more(method: str) -> None:
 
 def test_numbers_that_float16_cannot_hold_stay_float32() -> None:
     for scale in (1e-6, 1e6):
-        found, _ = Search(scale * ROWS, None, None, "dpq", 0).run(Goal(nbytes=DENSE_BYTES // 4))
+        found, _ = Search(scale * ROWS, None, None, "dpq", False, 0).run(Goal(nbytes=DENSE_BYTES // 4))
         assert found[0].stored == {"value_type": "float32"}
 
 
@@ -167,6 +174,10 @@ def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, me
         ({"options": {"rank": 3}}, "rank: sizes and types are those of one method: give method too"),
         ({"method": "tt", "options": {"ranks": 3}}, "tt: got ranks, expected options among rank, value_type"),
         ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no num_groups: give it"),
+        (
+            {"method": "tt", "options": {"rank": 3, "value_type": "float16"}, "trainable": True},
+            "value_type: got one for layers that learn: give it to freeze",
+        ),
         ({"ratio": 1}, "ratio: got 1, expected a number above 1"),
         ({"ratio": float("nan")}, "ratio: got nan"),
         ({"ratio": "x"}, "ratio: got 'x'"),
