@@ -27,7 +27,7 @@ _PATIENCE = 3.0  # seconds that a child has to end by itself
 _TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 
 
-def _leave_on_signals() -> None:
+def leave_on_signals() -> None:
     """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
 
     def leave(number: int, _: object) -> None:
@@ -55,7 +55,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[[str], int]) -> in
         The exit code.
     """
     listening, speaking = os.pipe()  # the child sees the end of this pipe when this process ends
-    _leave_on_signals()
+    leave_on_signals()
     with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         step, folders = folder / "step", folder / "folders"
@@ -121,7 +121,7 @@ def is_supervised() -> bool:
     alive = os.environ.pop(_ALIVE, None)
     if alive is None:
         return False
-    _leave_on_signals()
+    leave_on_signals()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends a step that takes too long
     if sys.platform == "linux":  # at once, also in native code that holds the interpreter's lock
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

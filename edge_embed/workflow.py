@@ -15,6 +15,7 @@ from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
 from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, keep_inputs, new_file
+from edge_embed.files import check_target as check_output
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
@@ -22,6 +23,7 @@ from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.lowering.compress import CompressedModule, CompressedProgram, compress_module, compress_program
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
+from edge_embed.packed.manifest import located
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
@@ -141,7 +143,7 @@ def compress(
         model: a module, which stays as it is; the path of a saved model, or a program (`edge_embed.workflow.load`).
         method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
             decompositions), ``low_rank`` (one of them, as a tensor train of two cores), or ``auto``: all of these.
-        ratio: bytes of each table as float32 over those of its packed form, at least.
+        ratio: bytes of each table, as the model holds it, over those of its packed form, at least.
         budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
         min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
         modules: names of the layers whose tables are wanted, ``nn.Linear`` too. By default all tables that rows are
@@ -167,8 +169,10 @@ def compress(
         ParityError: if a table cannot be as near as wanted.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    plan = Plan(method, ratio, None if budget is None else read_bytes(budget), min_cosine, sizes, trainable, seed)
-    given = modules, counts or {}, progress
+    with located("budget"):
+        most_bytes = None if budget is None else read_bytes(budget)
+    plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)
+    given = modules, {} if counts is None else counts, progress
     if isinstance(model, nn.Module):
         if output is not None:
             raise BadInputError("output: got one for a module: leave it out, and save what this returns")
@@ -177,8 +181,9 @@ def compress(
     if output is None:
         return compress_program(program, plan, *given)
     _keep_source(program, Path(output))
+    check_output(Path(output), force)  # refused now, before minutes of work
+    compressed = compress_program(program, plan, *given)
     with new_file(output, force=force) as temporary:
-        compressed = compress_program(program, plan, *given)
         return compressed._replace(model=rewrite_program(compressed.model, temporary))
 
 

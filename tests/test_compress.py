@@ -94,9 +94,9 @@ def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
     ("options", "exit_code", "message"),
     [
         ((), 2, "give ratio, budget or min_cosine, or a method with its sizes"),
-        (("--ratio", 9999), 4, "table words: no setting takes 2 bytes or less; the smallest takes"),
-        (("--min-cosine", 1), 3, "no setting has a mean cosine of 1.0 or more; the nearest has"),
-        (("--budget", "3 parsecs"), 2, "got '3 parsecs', expected bytes"),
+        (("--ratio", 9999), 4, "table words: no setting that was tried takes 2 bytes or less; the smallest takes"),
+        (("--min-cosine", 1), 3, "no setting that was tried has a mean cosine of 1.0 or more; the nearest has"),
+        (("--budget", "3 parsecs"), 2, "budget: got '3 parsecs', expected bytes"),
         (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
@@ -149,5 +149,31 @@ def test_a_module_is_not_written() -> None:
 
 
 def test_a_model_without_tables_says_so() -> None:
-    with pytest.raises(BadInputError, match="the model has no table to compress: it looks nothing up"):
+    with pytest.raises(BadInputError, match="the model has no table to compress: there is no dense one"):
         edge_embed.compress(nn.Linear(3, 4), ratio=4)
+
+
+def test_code_that_asks_for_the_dense_weight_is_told_what_to_do() -> None:
+    small, _ = edge_embed.compress(Tagger(), "dpq", num_codes=16, num_groups=8)
+    with pytest.raises(AttributeError, match=r"DPQEmbedding has no dense weight: .*TiedOutput.*compress the file"):
+        small.words.weight  # noqa: B018
+    assert not hasattr(small.words, "weight")
+
+
+def test_ratios_are_those_of_the_table_as_the_model_holds_it() -> None:
+    model = Tagger().half()
+    small, report = edge_embed.compress(model, "dpq", ratio=3)
+    found = report.tables[0].fidelity
+    assert found is not None
+    assert found.dense_bytes == model.words.weight.nbytes == 400 * 16 * 2
+    assert found.ratio >= 3
+    assert small.words(IDS).dtype == torch.float16
+
+
+def test_counts_are_given_by_table_and_may_be_of_any_size() -> None:
+    with pytest.raises(BadInputError, match="counts: got a Tensor, expected a mapping"):
+        edge_embed.compress(Tagger(), "dpq", ratio=4, counts=torch.ones(400))
+    _, report = edge_embed.compress(
+        Tagger(), "dpq", ratio=4, counts={"words": torch.full((400,), 1e308, dtype=torch.float64)}
+    )
+    assert report.tables[0].fidelity is not None

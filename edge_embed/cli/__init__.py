@@ -18,7 +18,7 @@ from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error
 from edge_embed.cli.inspect import inspect
 from edge_embed.cli.validate import validate
-from edge_embed.supervisor import can_supervise, is_supervised, run_supervised
+from edge_embed.supervisor import can_supervise, is_supervised, leave_on_signals, run_supervised
 
 __all__ = ["main", "run"]
 
@@ -42,4 +42,5 @@ def run() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _SUPERVISED and can_supervise() and not is_supervised():
         sys.exit(run_supervised(arguments, partial(tell_error, as_json="--json" in arguments, exit_code=1)))
+    leave_on_signals()
     main(prog_name="edge-embed")

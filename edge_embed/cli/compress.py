@@ -31,7 +31,7 @@ def _size_options(command: Command) -> Command:
 @click.argument("model", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
 @click.option("--method", default="auto", show_default=True, help="dpq, ant, tt, tr, low_rank; auto tries them all.")
-@click.option("--ratio", type=float, help="Bytes of each table as float32 over those of the packed one, at least.")
+@click.option("--ratio", type=float, help="Bytes of each table over those of the packed one, at least.")
 @click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
 @click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="A layer to compress. [all that are worth it]")
@@ -49,12 +49,13 @@ def _size_options(command: Command) -> Command:
 def compress(out: Output, model: Path, load: Load, counted: tuple[str, ...], budget: str | None, **given: Any) -> None:
     """Put compressed tables in the place of MODEL's dense ones, without training."""
     from edge_embed import workflow
+    from edge_embed.report.compressed_tables import shown
 
     wanted = {name: value for name, value in given.items() if value is not None}
     with out.progress() as progress:
         counts = _counts(counted)
         _, report = workflow.compress(load(model), budget=budget, counts=counts, **wanted, progress=progress)
-    out.finish(report)
+    out.finish_with(report, lambda console: console.print(shown(report)), 0)
 
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:

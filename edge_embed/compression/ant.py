@@ -80,7 +80,6 @@ def fit(
     table = DenseTable(weight, padding_idx)
     most = _most(table, num_anchors, nonzeros)
     weights = row_weights(counts, table.num_embeddings, padding_idx)
-    weights /= weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # their sum is finite
     random = np.random.default_rng(seed)
     size = min(max(_SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
     scale = _scale(table)

@@ -50,6 +50,7 @@ class DenseTable:
 
     def __init__(self, weight: Weight, padding_idx: int | None, row_order: Tensor | None = None) -> None:
         self.num_embeddings, self.embedding_dim = table_size(weight)
+        self.nbytes = int(weight.nbytes)  # of the table as it is given, of whatever type
         self._weight, self._padding = weight, padding_idx
         self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
         self.energy, self.largest = self._measure()
@@ -96,7 +97,7 @@ class DenseTable:
 
 
 def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | None) -> Tensor:
-    """How much each row counts: as often as it comes up, or once; the padding row not at all.
+    """How much each row counts, beside the one that counts most: as often as it comes up; the padding row not at all.
 
     Args:
         counts: numbers >= 0, [n], or None.
@@ -122,7 +123,7 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     if counts is not None and not weights.any():
         besides = "" if padding_idx is None else ", besides the padding row"
         raise BadInputError(f"counts: got zeros only{besides}, expected a row that counts; or leave counts out")
-    return weights
+    return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # their sum is finite
 
 
 def _float64(part: Weight) -> Tensor:

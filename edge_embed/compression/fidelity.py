@@ -55,7 +55,7 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
         _bands(ids, cosines, None if counts is None else weights),
         _neighbours(table, packed, ids),
         tuple((int(row), float(cosines[row])) for row in worst),
-        4 * n * dim,
+        table.nbytes,
         packed.nbytes,
         sum(_zipped(array) for array in packed.tensors().values()),
     )

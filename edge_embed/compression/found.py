@@ -57,7 +57,8 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
     wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]
     if all(table.reason for table in wanted):
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in wanted)
-        raise BadInputError(f"the model has no table to compress: {reasons or 'it looks nothing up'}")
+        reasons = reasons or "there is no dense one that rows are looked up of"
+        raise BadInputError(f"the model has no table to compress: {reasons}")
     return wanted
 
 

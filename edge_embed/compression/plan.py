@@ -27,7 +27,7 @@ class Plan:
 
     Attributes:
         method: ``dpq``, ``ant``, ``tt``, ``tr``, ``low_rank`` or ``auto``, which tries them all.
-        ratio: bytes of each table as float32 over those of the packed one, at least.
+        ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.
         options: sizes and types of the method, in place of a ratio.
@@ -70,9 +70,9 @@ class Plan:
         """The same, a budget as the ratio that all tables need for it."""
         if self.budget is None:
             return self
-        dense_bytes = 4 * sum(table.weight.numel() for table in tables)
+        dense_bytes = sum(table.weight.nbytes for table in tables)
         if not 0 < self.budget < dense_bytes:
-            expected = f"expected at least 1 and less than the {dense_bytes:,} bytes of the tables as float32"
+            expected = f"expected at least 1 and less than the {dense_bytes:,} bytes of the tables"
             raise BadInputError(f"budget: got {self.budget:,}, {expected}")
         return replace(self, budget=None, ratio=dense_bytes / self.budget)
 
@@ -96,6 +96,8 @@ def compress_tables(
         SizeError: if a result is not smaller than its table, or cannot be as small as wanted.
         ParityError: if a result is not as near as wanted; in both cases what comes nearest is said.
     """
+    if not isinstance(counts, Mapping):
+        raise BadInputError(f"counts: got a {type(counts).__name__}, expected a mapping, by the name of a table")
     wanted = [table for table in tables if not table.reason]
     if strange := counts.keys() - {table.name for table in wanted}:
         known = ", ".join(table.name for table in wanted)
@@ -128,7 +130,7 @@ def _compressed(
         found = fidelity(dense, layer.to_packed(), counts)
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
             break
-    _check(found, setting, table.weight, plan)
+    _check(found, setting, plan)
     return layer, setting, found, trials
 
 
@@ -138,19 +140,17 @@ def _settings(
     """Settings to take, the best first, and what was tried to find them."""
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
-    n, dim = table_size(weight)
     search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, on_trial)
     if plan.ratio is not None:
-        return search.run(Goal(nbytes=int(4 * n * dim / plan.ratio)))
+        return search.run(Goal(nbytes=int(weight.nbytes / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 
-def _check(found: Fidelity, setting: Setting, weight: Weight, plan: Plan) -> None:
-    dense_bytes = weight.nbytes
-    if found.packed_bytes >= dense_bytes:
+def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:
+    if found.packed_bytes >= found.dense_bytes:
         raise SizeError(
-            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, no less than the {dense_bytes:,} of the "
-            "dense table: use smaller sizes"
+            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, no less than the "
+            f"{found.dense_bytes:,} of the dense table: use smaller sizes"
         )
     if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
         raise ParityError(

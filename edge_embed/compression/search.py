@@ -21,7 +21,7 @@ AUTO = "auto"
 
 _FITTED = 1 << 15  # rows
 _MEASURED = 10_000  # rows: the mean cosine of others differs by a few thousandths at most
-_RATIOS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
 _FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
 _NEED_ALL = ("tt", "tr")  # of a train or ring that is fitted to some rows no other rows come
@@ -77,7 +77,7 @@ class Search:
         if method != AUTO:
             check_method(method)
         table = DenseTable(weight, padding_idx)
-        self._size = table.num_embeddings, table.embedding_dim
+        self._size, self._dense_bytes = (table.num_embeddings, table.embedding_dim), table.nbytes
         self._seed, self._on_trial, self._total = seed, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted = weight, padding_idx, counts
@@ -107,7 +107,7 @@ class Search:
             for nbytes in around:
                 self._try_within(nbytes, self._methods)
         else:
-            middle = self._dense_bytes // _RATIOS[len(_RATIOS) // 2]
+            middle = int(self._dense_bytes / _RATIOS[len(_RATIOS) // 2])
             self._total = len(_RATIOS).bit_length() * len(self._within(middle, self._methods))
             for method in self._methods:
                 self._bisect(goal, method)
@@ -123,28 +123,24 @@ class Search:
         """Say the best that can be had."""
         if goal.nbytes is not None:
             for ratio in reversed(_RATIOS):
-                trials = trials or self._try_within(self._dense_bytes // ratio, self._methods)
+                trials = trials or self._try_within(int(self._dense_bytes / ratio), self._methods)
             least = min(trials, key=lambda trial: trial.nbytes, default=None)
             smallest = "" if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
-            raise SizeError(f"no setting takes {goal.nbytes:,} bytes or less{smallest}")
+            raise SizeError(f"no setting that was tried takes {goal.nbytes:,} bytes or less{smallest}")
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
         nearest = "" if best is None else f"; the nearest has {best.mean_cosine:.4f}, at {best.nbytes:,} bytes: {best}"
-        raise ParityError(f"no setting has a mean cosine of {goal.min_cosine} or more{nearest}")
+        raise ParityError(f"no setting that was tried has a mean cosine of {goal.min_cosine} or more{nearest}")
 
     def _bisect(self, goal: Goal, method: str) -> None:
         """Find the largest ratio at which a method still serves: what it loses grows with the ratio."""
         low, high = 0, len(_RATIOS)
         while low < high:
             middle = (low + high) // 2
-            trials = self._try_within(self._dense_bytes // _RATIOS[middle], [method])
+            trials = self._try_within(int(self._dense_bytes / _RATIOS[middle]), [method])
             if any(map(goal.is_met, trials)):
                 low = middle + 1
             else:
                 high = middle
-
-    @property
-    def _dense_bytes(self) -> int:
-        return 4 * self._size[0] * self._size[1]
 
     def _try_within(self, nbytes: int, methods: Iterable[str]) -> list[Trial]:
         return [self._try(setting) for setting in self._within(nbytes, methods)]

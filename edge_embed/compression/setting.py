@@ -20,9 +20,9 @@ from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.packed.form import TableShape
 from edge_embed.packed.tt_shape import TTShape
 
-_CODES = (16, 64, 256, 1024)  # K of DPQ
+_CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
 _ANCHORS = (16, 64, 256, 1024)
-_ROWS_FOR_EACH = 32  # code or anchor, of more than the fewest, at least: fewer say little of it
+_ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer say little of it
 _DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not the best, in a third of the time
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
@@ -44,7 +44,7 @@ class Setting:
     stored: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        sizes = (f"{_SHORT.get(name, name)}={value:.4g}" for name, value in self.options.items())
+        sizes = (f"{_SHORT.get(name, name)}={value}" for name, value in self.options.items())
         types = (f"{name.removesuffix('_type')}s {value}" for name, value in self.stored.items())
         return ", ".join((*sizes, *types))
 
@@ -149,8 +149,8 @@ def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, 
     def within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
         ratio = n * dim * FLOAT_BYTES[value_type] / nbytes
         with suppress(BadInputError):  # no rank has it
-            layer(n, dim, ratio=ratio, device="meta")
-            yield Setting(method, {"ratio": ratio}, {"value_type": value_type})
+            rank = max(layer(n, dim, ratio=ratio, device="meta").ranks)
+            yield Setting(method, {"rank": rank}, {"value_type": value_type})
 
     return within
 

@@ -55,6 +55,15 @@ class CompressedEmbedding(nn.Module, ABC):
         if not self.dtype.is_floating_point:
             raise BadInputError(f"dtype must be a float type, got {self.dtype}")
 
+    def __getattr__(self, name: str) -> Any:
+        """Say what takes the place of ``weight``, which the code of a model may ask for."""
+        if name == "weight":
+            raise AttributeError(
+                f"{type(self).__name__} has no dense weight: look rows up, multiply with all of them by "
+                "edge_embed.TiedOutput(layer), or save the dense model and compress the file, where such uses are found"
+            )
+        return super().__getattr__(name)
+
     @property
     @abstractmethod
     def frozen(self) -> bool:

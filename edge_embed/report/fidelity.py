@@ -32,7 +32,7 @@ class Fidelity:
         neighbours: the share of the 10 nearest rows by cosine that stay the same, over a sample of rows; None where
             there are no 10 others.
         worst: ids of the rows with the least cosines, and these, the least first.
-        dense_bytes: of the table as float32.
+        dense_bytes: of the table as the model holds it.
         packed_bytes: of the packed form.
         zipped_bytes: of the packed form after deflate.
     """

@@ -1,0 +1,60 @@
+"""How the result of `edge_embed.compress` looks on a terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from edge_embed.report.compressed import CompressedTable, CompressReport, pareto_front
+from edge_embed.report.fidelity import Fidelity
+
+
+def shown(report: CompressReport) -> RenderableType:
+    """Tables for the terminal."""
+    columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
+    tables = Table(*columns, title="Tables")
+    for table in report.tables:
+        tables.add_row(*_cells(table))
+    return Group(tables, *(part for table in report.tables for part in _details(table)))
+
+
+def _cells(table: CompressedTable) -> list[str]:
+    size = f"{table.num_embeddings} x {table.embedding_dim}"
+    found = table.fidelity
+    if found is None:
+        return [table.name, size, table.method, "", "", "", "", f"left: {table.reason}"]
+    return [
+        table.name,
+        size,
+        table.method,
+        f"{found.dense_bytes:,}",
+        f"{found.packed_bytes:,} ({found.zipped_bytes:,})",
+        f"{found.ratio:.1f}x",
+        f"{found.mean_cosine:.4f}",
+        table.setting + (f", used {table.uses} times" if table.uses > 1 else ""),
+    ]
+
+
+def _details(table: CompressedTable) -> Sequence[RenderableType]:
+    """How near one table is, and what else was tried."""
+    found = table.fidelity
+    if found is None:
+        return []
+    near = Table("rows", "how many", "mean cosine", "least", title=f"{table.name}: cosines with the dense rows")
+    for band in found.bands:
+        near.add_row(band.name, f"{band.rows:,}", f"{band.mean:.4f}", f"{band.least:.4f}")
+    worst = ", ".join(f"{row} ({cosine:.2f})" for row, cosine in found.worst)
+    lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
+    if found.neighbours is not None:
+        lines.insert(1, f"of the 10 nearest rows {found.neighbours:.1%} stay the same")
+    return [near, "; ".join(lines), *([_front(table, found)] if len(table.trials) > 1 else [])]
+
+
+def _front(table: CompressedTable, found: Fidelity) -> Table:
+    front = Table("bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front")
+    for trial in pareto_front(table.trials):
+        ratio = found.dense_bytes / trial.nbytes
+        chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""
+        cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", f"{trial.mean_cosine:.4f}", f"{trial.relative_error:.4f}"
+        front.add_row(*cells, f"{trial}{chosen}")
+    return front
