@@ -57,12 +57,14 @@ def test_the_largest_logits(export, run_file, bias):
     model, states = Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), hidden(4)
     exported = export(model, torch.from_numpy(states))
     ((values, ids),) = run_file(exported.path, [{"hidden": states}])
-    with torch.no_grad():
-        _, expected_ids = model(torch.from_numpy(states))
-    assert (ids == expected_ids.numpy()).all()
     added = model.output.bias.detach().numpy() if bias else np.zeros(5000)
-    expected, magnitudes = (np.take_along_axis(every, ids, 1) for every in logits(exported.table, states))
-    assert (np.abs(values - expected - added[ids]) <= 1e-6 * (magnitudes + np.abs(added[ids]))).all()
+    every, magnitudes = logits(exported.table, states)
+    every, magnitudes = every + added, magnitudes + np.abs(added)
+    rounding = 1e-6 * np.take_along_axis(magnitudes, ids, 1)
+    assert (np.abs(values - np.take_along_axis(every, ids, 1)) <= rounding).all()
+    largest = np.sort(every)[:, :-10:-1]  # those that differ by less than rounding come in any order
+    assert (np.abs(values - largest) <= rounding).all()
+    assert all(len(set(row)) == 9 for row in ids.tolist())
 
 
 def test_equal_logits_come_by_the_lowest_id(export, run_file):
