@@ -149,7 +149,7 @@ def compress(
         modules: names of the layers whose tables are wanted, ``nn.Linear`` too. By default all tables that rows are
             looked up of and that hold a twentieth of the model; tied heads follow their table.
         counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows count more in what
-            is measured, and with dpq and ant come nearer to the dense ones.
+            is measured, and with dpq, ant and low_rank come nearer to the dense ones.
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
         output: of a saved model: where the compressed one is written, as by `save`.

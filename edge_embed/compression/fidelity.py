@@ -43,17 +43,22 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
         got = f"[{packed.num_embeddings}, {packed.embedding_dim}]"
         raise BadInputError(f"packed: got {got}, expected [{n}, {dim}] as the dense table")
     weights = row_weights(counts, n, packed.padding_idx).numpy()
-    squares, errors, cosines = (np.concatenate(parts) for parts in zip(*_compared(table, packed), strict=True))
-    has_cosine = ~np.isnan(cosines)
-    counted = weights * has_cosine
+    sample = np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])
+    neighbours = _Neighbours(table, packed, sample)
+    squares, errors, cosines = np.empty((3, n))
+    for place, dense, rows in _blocks(table, packed):
+        squares[place], errors[place] = dense.square().sum(1), (rows - dense).square().sum(1)
+        cosines[place] = functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
+        neighbours.see(place.start, dense, rows)
     energy = float(weights @ squares)
-    ids = np.flatnonzero(has_cosine)
+    ids = np.flatnonzero(squares)  # of rows that have a direction
+    counted = weights[ids]
     worst = ids[np.argsort(cosines[ids], kind="stable")[:_WORST]]
     return Fidelity(
         float(np.sqrt(weights @ errors / energy)) if energy else 0.0,
-        float(counted @ np.nan_to_num(cosines) / counted.sum()) if counted.any() else 1.0,
+        float(counted @ cosines[ids] / counted.sum()) if counted.any() else 1.0,
         _bands(ids, cosines, None if counts is None else weights),
-        _neighbours(table, packed, ids),
+        neighbours.share(squares),
         tuple((int(row), float(cosines[row])) for row in worst),
         table.nbytes,
         packed.nbytes,
@@ -61,29 +66,22 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
     )
 
 
-def _blocks(table: DenseTable, packed: Packed) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows of both, float64 [Q, d] each, in order."""
+def _blocks(table: DenseTable, packed: Packed) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Where the rows are, and those of both, float64 [Q, d] each, in order."""
     begin = 0
     for block in table.blocks(table.num_embeddings):
-        rows = packed.rows_float64(np.arange(begin, begin + len(block)))
-        yield block, torch.from_numpy(rows)
-        begin += len(block)
-
-
-def _compared(table: DenseTable, packed: Packed) -> Iterator[tuple[NDArray[np.float64], ...]]:
-    """Of each block ||E_i||^2, ||C_i - E_i||^2 and cosines, [Q] each; NaN for rows of E that are zero."""
-    for dense, rows in _blocks(table, packed):
-        cosines = functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
-        squares = dense.square().sum(1)
-        cosines[squares == 0] = torch.nan
-        yield squares.numpy(), (rows - dense).square().sum(1).numpy(), cosines.numpy()
+        end = begin + len(block)
+        yield slice(begin, end), block, torch.from_numpy(packed.rows_float64(np.arange(begin, end)))
+        begin = end
 
 
 def _bands(
     ids: NDArray[np.int64], cosines: NDArray[np.float64], counts: NDArray[np.float64] | None
 ) -> tuple[CosineBand, ...]:
-    if counts is None or not len(ids):
-        return (_band("all", cosines[ids]),) if len(ids) else ()
+    if not len(ids):
+        return ()
+    if counts is None:
+        return (_band("all", cosines[ids]),)
     order = ids[np.argsort(-counts[ids], kind="stable")]
     bands, begin = [], 0
     for name, share in _BANDS.items():
@@ -98,32 +96,41 @@ def _band(name: str, cosines: NDArray[np.float64]) -> CosineBand:
     return CosineBand(name, len(cosines), float(cosines.mean()), float(cosines.min()))
 
 
-def _neighbours(table: DenseTable, packed: Packed, ids: NDArray[np.int64]) -> float | None:
-    """The share of nearest rows that are the same, over some of ``ids``, rows that have a direction."""
-    if len(ids) <= _NEIGHBOURS:
-        return None
-    sample = np.sort(np.random.default_rng(0).permutation(ids)[:_SAMPLE])
-    near = _nearest(table, packed, sample)
-    same = [len(np.intersect1d(*both)) / _NEIGHBOURS for both in zip(*near, strict=True)]
-    return float(np.mean(same))
+class _Neighbours:
+    """The nearest rows of some rows, in both tables, which are seen block by block.
 
+    Args:
+        table: [n, d].
+        packed: of the same size.
+        sample: ids, rising, [Q].
+    """
 
-def _nearest(table: DenseTable, packed: Packed, sample: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Ids of the rows nearest to each row of the sample, the row itself left out: int64 [Q, 10], of both tables."""
-    queries = (
-        _directions(table.rows(torch.from_numpy(sample))),
-        _directions(torch.from_numpy(packed.rows_float64(sample))),
-    )
-    best = [(query.new_full((len(sample), 0), 0), torch.zeros(len(sample), 0, dtype=torch.int64)) for query in queries]
-    begin = 0
-    for blocks in _blocks(table, packed):
-        for at, (query, block) in enumerate(zip(queries, blocks, strict=True)):
-            scores = query @ _directions(block).T  # [Q, rows]
-            own = (sample >= begin) & (sample < begin + len(block))
-            scores[np.flatnonzero(own), sample[own] - begin] = -torch.inf
-            best[at] = _best(best[at], scores, begin)
-        begin += len(blocks[0])
-    return tuple(ids.numpy() for _, ids in best)
+    def __init__(self, table: DenseTable, packed: Packed, sample: NDArray[np.int64]) -> None:
+        self._sample = sample
+        rows = table.rows(torch.from_numpy(sample)), torch.from_numpy(packed.rows_float64(sample))
+        self._queries = [_directions(each) for each in rows]
+        none = torch.zeros(len(sample), 0), torch.zeros(len(sample), 0, dtype=torch.int64)
+        self._best = [none, none]
+
+    def see(self, begin: int, *blocks: Tensor) -> None:
+        """Rows of both tables from ``begin`` on, [B, d] each."""
+        own = np.flatnonzero((self._sample >= begin) & (self._sample < begin + len(blocks[0])))
+        for at, (queries, block) in enumerate(zip(self._queries, blocks, strict=True)):
+            scores = queries @ _directions(block).T  # [Q, B]
+            scores[own, self._sample[own] - begin] = -torch.inf
+            self._best[at] = _best(self._best[at], scores, begin)
+
+    def share(self, squares: NDArray[np.float64]) -> float | None:
+        """Of the nearest rows those that are the same, over the rows of the sample that have a direction.
+
+        Args:
+            squares: of the lengths of the rows of the dense table, [n].
+        """
+        asked = np.flatnonzero(squares[self._sample])
+        if not len(asked) or np.count_nonzero(squares) <= _NEIGHBOURS:
+            return None
+        near = (ids.numpy()[asked] for _, ids in self._best)
+        return float(np.mean([len(np.intersect1d(*both)) / _NEIGHBOURS for both in zip(*near, strict=True)]))
 
 
 def _best(known: tuple[Tensor, Tensor], scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:

@@ -2,8 +2,8 @@
 
     argmin_k |x - V_k|^2  =  argmax_k (x V_k - |V_k|^2 / 2)
 
-The layer's rule sums up in float64 (`edge_embed.ops.dpq_distance`). Here products are float32, a third of the time;
-where the two largest are so near that rounding may have changed their order, the rule decides.
+The layer's rule sums up in float64 (`edge_embed.ops.dpq_distance`). Here products are float32, which is
+faster; where the two largest are so near that rounding may have changed their order, the rule decides.
 """
 
 from collections.abc import Callable, Iterator

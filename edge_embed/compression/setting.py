@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from edge_embed.compression import ant, dpq, tr, tt
-from edge_embed.compression.dense import Weight, table_size
+from edge_embed.compression import ant, dpq, low_rank, tr, tt
+from edge_embed.compression.dense import Weight
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
@@ -23,7 +23,7 @@ from edge_embed.packed.tt_shape import TTShape
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
 _ANCHORS = (16, 64, 256, 1024)
 _ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer say little of it
-_DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not the best, in a third of the time
+_DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
@@ -59,14 +59,15 @@ class Setting:
     ) -> CompressedEmbedding:
         """The layer that this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
 
-        A draft is not quite as near to the table, and takes a third of the time.
+        A draft is not quite as near to the table, and takes less time.
 
         Raises:
             BadInputError: for a method or options that there are not, or as ``fit`` of the method.
         """
         check_method(self.method)
         effort = _DRAFT.get(self.method, {}) if draft else {}
-        layer = METHODS[self.method].fit(weight, padding_idx, counts, trainable, seed, **self.options, **effort)
+        given = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
+        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort)
         freeze: Callable[..., CompressedEmbedding] = layer.freeze
         return layer if trainable else freeze(**self.stored)
 
@@ -76,7 +77,7 @@ class Method:
     """What the settings of a method are.
 
     Attributes:
-        fit: the layer, from weight, padding_idx, counts, trainable, seed and the options of a setting.
+        fit: the layer, from the weight and, by name, padding_idx, counts, trainable, seed and the options of a setting.
         sizes: names of those options.
         types: names of the options of ``freeze``.
         within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
@@ -100,12 +101,6 @@ def _too_many(count: int, counts: Sequence[int], n: int, dim: int, nbytes: int, 
     return few_rows or FLOAT_BYTES[value_type] * count * dim > _LARGEST_SHARE * nbytes
 
 
-def _fit_dpq(
-    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
-) -> CompressedEmbedding:
-    return dpq.fit(weight, padding_idx=padding_idx, counts=counts, trainable=trainable, seed=seed, **options)
-
-
 def _dpq_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
     for num_codes in _CODES:
         if _too_many(num_codes, _CODES, n, dim, nbytes, value_type):
@@ -115,12 +110,6 @@ def _dpq_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
         if largest := next((shape for shape in shapes if shape.nbytes <= nbytes), None):
             options = {"num_codes": num_codes, "num_groups": largest.num_groups}
             yield Setting("dpq", options, {"value_type": value_type})
-
-
-def _fit_ant(
-    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
-) -> CompressedEmbedding:
-    return ant.fit(weight, padding_idx=padding_idx, counts=counts, trainable=trainable, seed=seed, **options)
 
 
 def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
@@ -136,11 +125,11 @@ def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
             yield Setting("ant", options, {"weight_type": weight_type, "value_type": value_type})
 
 
-def _fit_cores(fit: Callable[..., CompressedEmbedding]) -> Callable[..., CompressedEmbedding]:
-    def fit_cores(
-        weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
-    ) -> CompressedEmbedding:
-        return fit(weight, padding_idx=padding_idx, **options)
+def _from_all_rows_alike(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
+    """A decomposition that draws nothing and knows no counts, and whose layer always learns."""
+
+    def fit_cores(weight: Weight, padding_idx: int | None, *, rank: int, **unused: Any) -> TTEmbedding:
+        return fit(weight, rank, padding_idx=padding_idx)
 
     return fit_cores
 
@@ -156,10 +145,9 @@ def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, 
 
 
 def _fit_low_rank(
-    weight: Weight, padding_idx: int | None, counts: Tensor | None, trainable: bool, seed: int, **options: Any
-) -> CompressedEmbedding:
-    n, dim = table_size(weight)
-    return tt.fit(weight, padding_idx=padding_idx, row_shape=(n, 1), col_shape=(1, dim), **options)
+    weight: Weight, padding_idx: int | None, *, counts: Tensor | None, rank: int, **unused: Any
+) -> TTEmbedding:
+    return low_rank.fit(weight, rank, padding_idx, counts=counts)
 
 
 def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
@@ -181,11 +169,11 @@ def bytes_of(shape: TableShape, num_embeddings: int) -> int:
 
 
 METHODS: Mapping[str, Method] = {
-    "dpq": Method(_fit_dpq, ("num_codes", "num_groups"), ("value_type",), _dpq_within),
-    "ant": Method(_fit_ant, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
-    "tt": Method(_fit_cores(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
-    "tr": Method(_fit_cores(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
-    "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),  # a tensor train of two cores
+    "dpq": Method(dpq.fit, ("num_codes", "num_groups"), ("value_type",), _dpq_within),
+    "ant": Method(ant.fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
+    "tt": Method(_from_all_rows_alike(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
+    "tr": Method(_from_all_rows_alike(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
+    "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),
 }
 
 

@@ -61,27 +61,28 @@ class _Call:
     @property
     def padding_idx(self) -> int | None:
         """The padding row of this use; torch writes -1 for none."""
-        place = {"rows": 2, "bag": 8}.get(self.use, len(self.source.args))
-        row: Any = (*self.source.args, -1)[min(place, len(self.source.args))]
+        args, place = self.source.args, {"rows": 2, "bag": 8}.get(self.use)
+        row: Any = None if place is None or len(args) <= place else args[place]
         return None if row is None or row < 0 else row
 
 
 def program_tables(program: Program) -> list[FoundTable]:
     """All tables of a program, in its order, with the weights of its linear layers."""
-    tables = []
-    for name, calls in _calls_by_weight(program.module.graph).items():
-        weight = program.module.weight(name)
-        found = [call for call in calls if isinstance(call, _Call)]
-        if found and weight.ndim == 2:
-            others = [call for call in calls if not isinstance(call, _Call)]
-            reason = f"{_spelled(others[0])} takes it too" if others else ""
-            paddings = {
-                use: [call.padding_idx for call in found if call.use == use] for use in ("rows", "bag", "logits")
-            }
-            padding_idx, clash = padding_row(weight, paddings["rows"], paddings["bag"], bool(paddings["logits"]))
-            looks_up = any(call.use != "logits" for call in found)
-            tables.append(FoundTable(owner_of(name), weight, padding_idx, len(found), looks_up, reason or clash))
-    return tables
+    by_weight = _calls_by_weight(program.module.graph)
+    found = (_found(name, program.module.weight(name), calls) for name, calls in by_weight.items())
+    return [table for table in found if table]
+
+
+def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node]) -> FoundTable | None:
+    """The table that a weight is, if it is one."""
+    uses = [call for call in calls if isinstance(call, _Call)]
+    others = [call for call in calls if isinstance(call, fx.Node)]
+    if not uses or weight.ndim != 2:
+        return None
+    lookups, bags, heads = ([call.padding_idx for call in uses if call.use == use] for use in ("rows", "bag", "logits"))
+    padding_idx, clash = padding_row(weight, lookups, bags, bool(heads))
+    reason = f"{_spelled(others[0])} takes it too" if others else clash
+    return FoundTable(owner_of(name), weight, padding_idx, len(uses), bool(lookups or bags), reason)
 
 
 def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:

@@ -199,3 +199,16 @@ def test_counts_of_no_table_are_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(BadInputError, match="counts: got some for wrds, expected names among words"):
         compress_tables([table], {"wrds": torch.ones(600)}, Plan(ratio=4))
+
+
+@pytest.mark.parametrize("method", ["dpq", "ant", "low_rank"])
+def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
+    counts = torch.ones(len(ROWS))
+    counts[:60] = 100
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    cosines = []
+    for given in ({}, {"words": counts}):
+        layers, _ = compress_tables([table], given, Plan(method, ratio=8))
+        rows = layers["words"](torch.arange(60)).detach()
+        cosines.append(float(torch.cosine_similarity(rows, ROWS[:60]).mean()))
+    assert cosines[1] > cosines[0]
