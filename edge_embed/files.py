@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -138,6 +138,21 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
     for output in outputs:
         if output is not None and any(_is_same(output, path) for path in kept):
             raise BadInputError(f"{output}: is read by this command: choose another output path")
+
+
+def check_once(outputs: Mapping[str, Path]) -> None:
+    """Refuse one path for two outputs.
+
+    Args:
+        outputs: by option, such as ``html``.
+
+    Raises:
+        BadInputError: names the output and its option.
+    """
+    resolved = [path.resolve() for path in outputs.values()]
+    for option, path in outputs.items():
+        if resolved.count(path.resolve()) > 1:
+            raise BadInputError(f"{path}: is named for two outputs: give --{option} a file of its own")
 
 
 def _is_same(one: Path, other: Path) -> bool:

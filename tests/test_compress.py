@@ -90,6 +90,21 @@ def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
         assert part in result.stdout
 
 
+def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(saved: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "tried.svg"
+    goal = ("--ratio", 6, "--plot", plot)
+    report = json.loads(run("compress", saved, "-o", tmp_path / "small.pt", *goal, "--json").stdout)
+    weights = Tagger().state_dict()
+    assert report["dense_bytes"] == sum(weight.nbytes for weight in weights.values()) - weights["head.weight"].nbytes
+    saves = report["dense_bytes"] - report["compressed_bytes"]
+    (table,) = report["tables"]
+    assert saves == 400 * 16 * 4 - table["fidelity"]["packed_bytes"]
+    assert [one["setting"] for one in table["baselines"]] == ["int8", "int4"]
+    assert [one["nbytes"] for one in table["baselines"]] == [400 * (16 + 4), 400 * (8 + 4)]
+    drawn = plot.read_text(encoding="utf-8")
+    assert all(f"<!-- {text} -->" in drawn or f">{text}<" in drawn for text in ("dpq", "rows", "chosen", "bytes"))
+
+
 @pytest.mark.parametrize(
     ("options", "exit_code", "message"),
     [
@@ -99,6 +114,7 @@ def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
         (("--budget", "3 parsecs"), 2, "budget: got '3 parsecs', expected bytes"),
         (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
+        (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is named for two outputs: give --plot a file of its own"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),
         (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, ant, tt, tr, low_rank"),
@@ -106,9 +122,15 @@ def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_is_one_line_and_leaves_nothing(
-    saved: Path, tmp_path: Path, options: tuple[object, ...], exit_code: int, message: str
+    saved: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[object, ...],
+    exit_code: int,
+    message: str,
 ) -> None:
-    result = run("compress", saved, "-o", tmp_path / "small.pt", *options)
+    monkeypatch.chdir(tmp_path)
+    result = run("compress", saved, "-o", "small.pt", *options)
     assert result.exit_code == exit_code, result.output
     assert message in result.stderr
     assert "Traceback" not in result.output
@@ -128,6 +150,9 @@ def test_the_model_is_never_replaced(saved: Path) -> None:
     result = run("compress", saved, "-o", saved, "--ratio", 4, "--force")
     assert result.exit_code == 2
     assert "is the model itself" in result.stderr
+    result = run("compress", saved, "-o", saved.with_name("small.pt"), "--ratio", 4, "--plot", saved, "--force")
+    assert result.exit_code == 2
+    assert "is read by this command" in result.stderr
     assert saved.read_bytes() == before
 
 

@@ -1,6 +1,7 @@
 """``edge-embed compress``."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from edge_embed.cli.output import Command, Output, output_options
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from edge_embed.report.compressed import CompressReport
 
 _SIZES = {
     "num_codes": "dpq: codes K of a group.",
@@ -42,20 +45,49 @@ def _size_options(command: Command) -> Command:
 @click.option("--nonzeros", type=float, help="ant: weights of a row, on average.")
 @click.option("--value-type", help="float32, float16 or, for dpq, int8.")
 @click.option("--weight-type", help="ant: float32, float16 or int8.")
+@click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw what was tried on each table there.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
 @output_options
-def compress(out: Output, model: Path, load: Load, counted: tuple[str, ...], budget: str | None, **given: Any) -> None:
+def compress(
+    out: Output,
+    model: Path,
+    load: Load,
+    counted: tuple[str, ...],
+    budget: str | None,
+    plot: Path | None,
+    force: bool,
+    **given: Any,
+) -> None:
     """Put compressed tables in the place of MODEL's dense ones, without training."""
     from edge_embed import workflow
     from edge_embed.report.compressed_tables import shown
 
     wanted = {name: value for name, value in given.items() if value is not None}
-    with out.progress() as progress:
+    with out.progress() as progress, _drawing(plot, force, model, given["output"]) as draw:
         counts = _counts(counted)
-        _, report = workflow.compress(load(model), budget=budget, counts=counts, **wanted, progress=progress)
+        wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress}
+        _, report = workflow.compress(load(model), **wanted)
+        draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)
+
+
+@contextmanager
+def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Iterator[Callable[["CompressReport"], None]]:
+    """What draws the report, if a plot is wanted; whether it can be drawn shows now, before minutes of work."""
+    from edge_embed.files import check_once, keep_inputs, new_file
+    from edge_embed.report.compressed_plot import draw
+    from edge_embed.report.svg import check_plots
+
+    if plot is None:
+        yield lambda report: None
+        return
+    check_plots(", or leave --plot out")
+    keep_inputs([plot], [model])
+    check_once({"plot": plot, "output": output})
+    with new_file(plot, force=force) as temporary:
+        yield lambda report: draw(report, temporary)
 
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:

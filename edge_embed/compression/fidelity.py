@@ -43,12 +43,11 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
         got = f"[{packed.num_embeddings}, {packed.embedding_dim}]"
         raise BadInputError(f"packed: got {got}, expected [{n}, {dim}] as the dense table")
     weights = row_weights(counts, n, packed.padding_idx).numpy()
-    sample = np.sort(np.random.default_rng(0).permutation(n)[:_SAMPLE])
-    neighbours = _Neighbours(table, packed, sample)
+    neighbours = _Neighbours(table, packed, sample(n, _SAMPLE, seed=0).numpy())
     squares, errors, cosines = np.empty((3, n))
     for place, dense, rows in _blocks(table, packed):
         squares[place], errors[place] = dense.square().sum(1), (rows - dense).square().sum(1)
-        cosines[place] = functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
+        cosines[place] = _cosines(dense, rows)
         neighbours.see(place.start, dense, rows)
     energy = float(weights @ squares)
     ids = np.flatnonzero(squares)  # of rows that have a direction
@@ -64,6 +63,34 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
         packed.nbytes,
         sum(_zipped(array) for array in packed.tensors().values()),
     )
+
+
+def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float]:
+    """Mean cosine and relative error of some rows.
+
+    Args:
+        dense: float64 [m, d].
+        rows: the compressed ones, float64 [m, d].
+        weights: how much each counts, float64 [m].
+    """
+    squares = dense.square().sum(1)
+    cosines = _cosines(dense, rows)
+    weights = weights * (squares > 0)
+    if not weights.any():
+        return 1.0, 0.0
+    error = weights @ (rows - dense).square().sum(1) / (weights @ squares)
+    return float(weights @ cosines / weights.sum()), float(error.sqrt())
+
+
+def sample(count: int, most: int, seed: int) -> Tensor:
+    """At most so many of ``count`` places, rising, int64."""
+    if count <= most:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+
+
+def _cosines(dense: Tensor, rows: Tensor) -> Tensor:
+    return functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
 
 
 def _blocks(table: DenseTable, packed: Packed) -> Iterator[tuple[slice, Tensor, Tensor]]:
@@ -102,14 +129,14 @@ class _Neighbours:
     Args:
         table: [n, d].
         packed: of the same size.
-        sample: ids, rising, [Q].
+        ids: of the rows, rising, [Q].
     """
 
-    def __init__(self, table: DenseTable, packed: Packed, sample: NDArray[np.int64]) -> None:
-        self._sample = sample
-        rows = table.rows(torch.from_numpy(sample)), torch.from_numpy(packed.rows_float64(sample))
+    def __init__(self, table: DenseTable, packed: Packed, ids: NDArray[np.int64]) -> None:
+        self._sample = ids
+        rows = table.rows(torch.from_numpy(ids)), torch.from_numpy(packed.rows_float64(ids))
         self._queries = [_directions(each) for each in rows]
-        none = torch.zeros(len(sample), 0), torch.zeros(len(sample), 0, dtype=torch.int64)
+        none = torch.zeros(len(ids), 0), torch.zeros(len(ids), 0, dtype=torch.int64)
         self._best = [none, none]
 
     def see(self, begin: int, *blocks: Tensor) -> None:

@@ -9,11 +9,12 @@ from torch import Tensor
 from edge_embed.compression.dense import DenseTable, Weight, table_size
 from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.found import FoundTable
+from edge_embed.compression.integer_rows import integer_rows
 from edge_embed.compression.search import AUTO, Goal, Search
 from edge_embed.compression.setting import Setting, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import CompressedEmbedding, is_number
-from edge_embed.report.compressed import CompressedTable, CompressReport, Trial
+from edge_embed.report.compressed import CompressedTable, Trial
 from edge_embed.report.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
@@ -82,7 +83,7 @@ def compress_tables(
     counts: Mapping[str, Tensor],
     plan: Plan,
     progress: Progress = lambda name, done, total: None,
-) -> tuple[dict[str, CompressedEmbedding], CompressReport]:
+) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
     """A layer for each table that need not stay, by name, and what became of all.
 
     Args:
@@ -105,23 +106,20 @@ def compress_tables(
     plan = plan.for_tables(wanted)
     layers, reports = {}, []
     for table in tables:
-        size = table_size(table.weight)
         if table.reason:
-            reports.append(CompressedTable(table.name, *size, table.uses, reason=table.reason))
+            reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
             continue
         try:
-            layer, setting, found, trials = _compressed(table, counts.get(table.name), plan, progress)
+            layers[table.name], report = _compressed(table, counts.get(table.name), plan, progress)
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
-        layers[table.name] = layer
-        reports.append(CompressedTable(table.name, *size, table.uses, setting.method, str(setting), "", found, trials))
-    return layers, CompressReport(tuple(reports))
+        reports.append(report)
+    return layers, tuple(reports)
 
 
 def _compressed(
     table: FoundTable, counts: Tensor | None, plan: Plan, progress: Progress
-) -> tuple[CompressedEmbedding, Setting, Fidelity, tuple[Trial, ...]]:
-    """The layer, the setting that made it, how near it is, and what else was tried."""
+) -> tuple[CompressedEmbedding, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx)
     given = table.weight, table.padding_idx, counts
     settings, trials = _settings(*given, plan, lambda *at: progress(f"{table.name}: settings", *at))
@@ -131,7 +129,21 @@ def _compressed(
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
             break
     _check(found, setting, plan)
-    return layer, setting, found, trials
+    baselines = integer_rows(dense, table.padding_idx, counts)
+    if not trials:
+        nearness = found.packed_bytes, found.mean_cosine, found.relative_error
+        trials = (Trial(setting.method, str(setting), *nearness),)
+    return layer, CompressedTable(
+        table.name,
+        dense.num_embeddings,
+        dense.embedding_dim,
+        table.uses,
+        setting.method,
+        str(setting),
+        fidelity=found,
+        trials=trials,
+        baselines=baselines,
+    )
 
 
 def _settings(

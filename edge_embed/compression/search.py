@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-import torch
 from torch import Tensor
-from torch.nn import functional
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights
+from edge_embed.compression.fidelity import nearness, sample
 from edge_embed.compression.setting import METHODS, Setting, bytes_of, check_method
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.report.compressed import Trial
@@ -81,11 +80,11 @@ class Search:
         self._seed, self._on_trial, self._total = seed, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted = weight, padding_idx, counts
-        ids = _sample(len(weight), _FITTED, seed)
+        ids = sample(len(weight), _FITTED, seed)
         is_sample = len(ids) < len(weight)
         if is_sample:
             self._fitted = table.rows(ids).float(), None, weights[ids]
-        self._measured = _sample(len(ids), _MEASURED, seed)
+        self._measured = sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
         self._value_type = "float16" if fits_float16 else "float32"
@@ -153,24 +152,8 @@ class Search:
         if key not in self._trials:
             layer = setting.fit(*self._fitted, seed=self._seed, draft=True)
             nbytes = bytes_of(layer.to_packed().shape, self._size[0])
-            self._trials[key] = Trial(*key, nbytes, *self._measure(layer(self._measured).double()))
+            found = nearness(self._dense, layer(self._measured).double(), self._weights)
+            self._trials[key] = Trial(*key, nbytes, *found)
             self._settings[key] = setting
             self._on_trial(len(self._trials), max(self._total, len(self._trials)))
         return self._trials[key]
-
-    def _measure(self, rows: Tensor) -> tuple[float, float]:
-        """Mean cosine and relative error."""
-        squares = self._dense.square().sum(1)
-        cosines = functional.cosine_similarity(self._dense, rows, eps=torch.finfo(torch.float64).tiny)
-        weights = self._weights * (squares > 0)
-        if not weights.any():
-            return 1.0, 0.0
-        error = weights @ (rows - self._dense).square().sum(1) / (weights @ squares)
-        return float(weights @ cosines / weights.sum()), float(error.sqrt())
-
-
-def _sample(count: int, most: int, seed: int) -> Tensor:
-    """Some of ``count`` places, rising, int64."""
-    if count <= most:
-        return torch.arange(count)
-    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values

@@ -6,8 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from edge_embed.errors import BadInputError
-from edge_embed.files import StrPath, keep_inputs, new_file
+from edge_embed.files import StrPath, check_once, keep_inputs, new_file
 from edge_embed.report.check import CheckReport
 from edge_embed.report.html.check import check_page
 from edge_embed.report.html.compare import compare_page
@@ -64,7 +63,7 @@ def reports_at(
     kept = list(keep)
     for option, path in chosen.items():
         keep_inputs([path], [*kept, None if option == "output" else replaced])
-    _check_once(chosen)
+    check_once(chosen)
     with ExitStack() as stack:
         temporary = {option: stack.enter_context(new_file(path, force=force)) for option, path in chosen.items()}
 
@@ -73,10 +72,3 @@ def reports_at(
                 path.write_text(forms[option](report), encoding="utf-8")
 
         yield write
-
-
-def _check_once(chosen: Mapping[str, Path]) -> None:
-    resolved = [path.resolve() for path in chosen.values()]
-    for option, path in chosen.items():
-        if resolved.count(path.resolve()) > 1:
-            raise BadInputError(f"{path}: is named for two reports: give --{option} a file of its own")

@@ -32,11 +32,10 @@ def compress_module(
     model: nn.Module, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], progress: Progress
 ) -> CompressedModule:
     """Replace layers; the module itself stays as it is."""
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    tables = chosen(model_tables(model), names, numbers)
-    layers, report = compress_tables(tables, counts, plan, progress)
+    tables = chosen(model_tables(model), names, sum(parameter.numel() for parameter in model.parameters()))
+    layers, reports = compress_tables(tables, counts, plan, progress)
     made = {table: layers[table.name] for table in tables if table.name in layers}
-    return CompressedModule(replaced(model, made), report)
+    return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
 
 
 def compress_program(
@@ -47,6 +46,10 @@ def compress_program(
         raise BadInputError("trainable: a saved program does not learn: give the module")
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
     tables = chosen(program_tables(program), names, numbers)
-    layers, report = compress_tables(tables, counts, plan, progress)
+    layers, reports = compress_tables(tables, counts, plan, progress)
     packed = {name: layer.to_packed() for name, layer in layers.items()}
-    return CompressedProgram(with_packed(program, packed), report)
+    return CompressedProgram(with_packed(program, packed), CompressReport(reports, _nbytes(program.module)))
+
+
+def _nbytes(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

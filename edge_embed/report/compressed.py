@@ -53,7 +53,8 @@ class CompressedTable:
         setting: its sizes and types.
         reason: why it was left, empty if it was not.
         fidelity: of the compressed table; None where it was left.
-        trials: other settings that were tried.
+        trials: settings that were tried.
+        baselines: what needs no method, to compare with: rows of integers.
     """
 
     name: str
@@ -65,18 +66,33 @@ class CompressedTable:
     reason: str = ""
     fidelity: Fidelity | None = None
     trials: tuple[Trial, ...] = ()
+    baselines: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True)
 class CompressReport:
-    """What became of the dense tables of a model."""
+    """What became of the dense tables of a model.
+
+    Attributes:
+        tables: that rows are looked up of, and others that were asked for.
+        dense_bytes: of all numbers of the model as it was.
+    """
 
     tables: tuple[CompressedTable, ...]
+    dense_bytes: int
+
+    @property
+    def compressed_bytes(self) -> int:
+        """Of all numbers of the model with packed tables."""
+        found = (table.fidelity for table in self.tables if table.fidelity)
+        return self.dense_bytes - sum(one.dense_bytes - one.packed_bytes for one in found)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
         return {
             "schema_version": SCHEMA_VERSION,
+            "dense_bytes": self.dense_bytes,
+            "compressed_bytes": self.compressed_bytes,
             "tables": [
                 {**asdict(table), "fidelity": None if table.fidelity is None else table.fidelity.to_json()}
                 for table in self.tables

@@ -12,7 +12,8 @@ from edge_embed.report.fidelity import Fidelity
 def shown(report: CompressReport) -> RenderableType:
     """Tables for the terminal."""
     columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
-    tables = Table(*columns, title="Tables")
+    sizes = f"{report.dense_bytes:,} bytes before, {report.compressed_bytes:,} after"
+    tables = Table(*columns, title="Tables", caption=f"The whole model: {sizes}")
     for table in report.tables:
         tables.add_row(*_cells(table))
     return Group(tables, *(part for table in report.tables for part in _details(table)))
@@ -47,14 +48,16 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
     if found.neighbours is not None:
         lines.insert(1, f"of the 10 nearest rows {found.neighbours:.1%} stay the same")
-    return [near, "; ".join(lines), *([_front(table, found)] if len(table.trials) > 1 else [])]
+    return [near, "; ".join(lines), _others(table, found)]
 
 
-def _front(table: CompressedTable, found: Fidelity) -> Table:
-    front = Table("bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front")
-    for trial in pareto_front(table.trials):
+def _others(table: CompressedTable, found: Fidelity) -> Table:
+    """The front of what was tried, and what needs no method."""
+    others = Table("bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front")
+    for trial in sorted((*pareto_front(table.trials), *table.baselines), key=lambda trial: trial.nbytes):
         ratio = found.dense_bytes / trial.nbytes
         chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""
+        baseline = " (to compare with)" if trial in table.baselines else ""
         cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", f"{trial.mean_cosine:.4f}", f"{trial.relative_error:.4f}"
-        front.add_row(*cells, f"{trial}{chosen}")
-    return front
+        others.add_row(*cells, f"{trial}{chosen}{baseline}")
+    return others

@@ -22,8 +22,8 @@ DENSE_BYTES = 4 * 600 * 16
 
 def made(plan: Plan, **options: object) -> tuple[object, CompressedTable]:
     table = FoundTable("words", ROWS, None, 1, looks_up=True, **options)
-    layers, report = compress_tables([table], {}, plan)
-    return layers["words"], report.tables[0]
+    layers, tables = compress_tables([table], {}, plan)
+    return layers["words"], tables[0]
 
 
 @pytest.mark.parametrize("method", [*METHODS, "auto"])
@@ -59,8 +59,8 @@ def test_of_all_settings_that_are_near_enough_the_smallest_is_taken() -> None:
 def test_a_budget_is_shared_out_by_size() -> None:
     small = FoundTable("small", ROWS[:200], None, 1, looks_up=True)
     large = FoundTable("large", ROWS, None, 1, looks_up=True)
-    _, report = compress_tables([small, large], {}, Plan("dpq", budget=8000))
-    sizes = [table.fidelity.packed_bytes for table in report.tables]
+    _, tables = compress_tables([small, large], {}, Plan("dpq", budget=8000))
+    sizes = [table.fidelity.packed_bytes for table in tables]
     assert sizes[0] <= 2000
     assert sizes[1] <= 6000
 
@@ -68,10 +68,10 @@ def test_a_budget_is_shared_out_by_size() -> None:
 def test_a_table_that_stays_is_in_the_report() -> None:
     left = FoundTable("left", ROWS, None, 3, looks_up=True, reason="it is small")
     kept = FoundTable("kept", ROWS, None, 1, looks_up=True)
-    layers, report = compress_tables([left, kept], {}, Plan("dpq", ratio=4))
+    layers, tables = compress_tables([left, kept], {}, Plan("dpq", ratio=4))
     assert layers.keys() == {"kept"}
-    assert [table.reason for table in report.tables] == ["it is small", ""]
-    assert report.tables[0].fidelity is None
+    assert [table.reason for table in tables] == ["it is small", ""]
+    assert tables[0].fidelity is None
 
 
 def test_counts_bring_frequent_rows_nearer() -> None:

@@ -178,7 +178,7 @@ class TestReports:
             (["--output", with_baseline.budget, "--force"], "is read by this command"),
             (["--junit", folder / "baseline.json", "--force"], "is read by this command"),
             (["--junit", folder / "model.onnx.data"], "is read by this command"),
-            (["--output", folder / "same", "--junit", folder / "same"], "is named for two reports"),
+            (["--output", folder / "same", "--junit", folder / "same"], "is named for two outputs"),
         ):
             result = run(*budget, *options)
             assert result.exit_code == 2, options
