@@ -56,8 +56,10 @@ def learn(
         dictionary, errors, left = Dictionary(anchors), [], []
         products = rows.new_zeros(num_anchors, num_anchors)
         targets = rows.new_zeros(anchors.shape)
-        for part in row_blocks(len(rows), num_anchors, anchors.shape[1], most):
-            codes = encode(rows[part], dictionary, most, price)
+        is_renewing = turn < _RENEWING * turns
+        room = min(math.ceil(nonzeros), most) if is_renewing else most  # more take longer, and are worth nothing yet
+        for part in row_blocks(len(rows), num_anchors, anchors.shape[1], room):
+            codes = encode(rows[part], dictionary, room, price)
             combined = dictionary.combined(codes.anchor_ids, codes.weights)
             left.append((rows[part] - combined).square().sum(1) * row_weights[part])
             _sum_up(products, targets, rows[part], codes.anchor_ids, codes.weights, row_weights[part])
@@ -65,7 +67,7 @@ def learn(
             on_block()
         price = price_of(torch.cat(errors), nonzeros)
         use = products.diagonal().clone()
-        least = math.ceil(_RENEWED * num_anchors) if turn < _RENEWING * turns else 0
+        least = math.ceil(_RENEWED * num_anchors) if is_renewing else 0
         anchors = _replaced(_moved(anchors, products, targets), use, least, rows, torch.cat(left), random)
     return anchors
 

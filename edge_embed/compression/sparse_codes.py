@@ -181,7 +181,10 @@ class _Search:
             ids = ids[below.any(1)]
 
     def _solved(self, ids: Tensor, active: Tensor) -> Tensor:
-        matrix = self.products.index_select(0, ids) * (active[:, :, None] & active[:, None, :])
-        matrix.diagonal(dim1=1, dim2=2).add_(torch.where(active, _JITTER, 1))
-        solved: Tensor = torch.linalg.solve(matrix, self.targets.index_select(0, ids) * active)
+        used = int(active.any(0).nonzero().max()) + 1 if active.any() else 0  # the first free place is always taken
+        some = active[:, :used]
+        matrix = self.products[:, :used, :used].index_select(0, ids) * (some[:, :, None] & some[:, None, :])
+        matrix.diagonal(dim1=1, dim2=2).add_(torch.where(some, _JITTER, 1))
+        solved = self.weights.new_zeros(active.shape)
+        solved[:, :used] = torch.linalg.solve(matrix, self.targets[:, :used].index_select(0, ids) * some)
         return solved
