@@ -50,12 +50,13 @@ def replaced(model: nn.Module, layers: Mapping[ModelTable, CompressedEmbedding])
 
     Args:
         model: the one that the tables are of.
-        layers: for some of its tables what replaces them; it becomes a part of the copy, with the table's device, type
-            and mode.
+        layers: for some of its tables what replaces them; it becomes a part of the copy, with the table's device and
+            mode, and gives rows of its type. What is frozen keeps the types that it is stored in.
     """
     memo: dict[int, Any] = {}  # what `copy.deepcopy` takes for copied already
     for table, layer in layers.items():
-        layer.to(table.weight.device, table.weight.dtype)
+        layer.to(table.weight.device, None if layer.frozen else table.weight.dtype)
+        layer.dtype = table.weight.dtype
         for user in table.users.values():
             memo[id(user)] = _in_place_of(user, layer, memo).train(user.training)
     return copy.deepcopy(model, memo)

@@ -1,6 +1,8 @@
 """Dense tables of a module are found as they are used, and replaced in a copy that computes the same."""
 
 import copy
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from edge_embed.compression.found import chosen
 from edge_embed.compression.module import ModelTable, model_tables, replaced
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.workflow import lower
 
 
 class Language(nn.Module):
@@ -73,6 +76,29 @@ def test_the_mode_device_and_type_are_those_of_the_layer() -> None:
     assert small.words(IDS).dtype == torch.float16
     assert not any(module.training for module in small.modules())
     assert replaced(model.train(), {table: exact(table)}).words.training
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [
+        ("dpq", {"num_codes": 16, "num_groups": 8}),
+        ("ant", {"num_anchors": 16, "nonzeros": 4, "weight_type": "float16"}),
+        ("tt", {"rank": 4}),
+        ("tr", {"rank": 4}),
+        ("low_rank", {"rank": 4}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_saved_copy_takes_the_bytes_that_the_report_says(
+    method: str, sizes: dict[str, Any], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    model = nn.Sequential(nn.Embedding(600, 32)).to(dtype)
+    small, report = edge_embed.compress(model, method, **sizes, value_type="float16")
+    edge_embed.save(small, tmp_path / "small.pt", IDS)
+    (packed,) = lower(tmp_path / "small.pt").tables.values()
+    assert report.tables[0].fidelity is not None
+    assert packed.nbytes == report.tables[0].fidelity.packed_bytes
+    assert small(IDS).dtype == dtype
 
 
 def test_a_bare_layer_is_replaced() -> None:
