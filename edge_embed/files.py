@@ -80,18 +80,18 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
     if any(target.parent != parent for target in targets):
         names = ", ".join(map(str, targets))
         raise BadInputError(f"output paths: got {names}, expected files of one directory")
-    with _output_errors(targets[-1], within=parent):
+    with output_errors(targets[-1], within=parent):
         for target in targets:
             check_target(target, force)
         folder = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=parent))
         _note(folder)
     try:
         temporaries = [folder / target.name for target in targets]
-        with _output_errors(targets[-1], within=folder):
+        with output_errors(targets[-1], within=folder):
             yield temporaries
             for temporary in temporaries:
                 _sync(temporary)
-        with _output_errors(targets[-1], within=parent):
+        with output_errors(targets[-1], within=parent):
             _publish(temporaries, targets, force)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -214,7 +214,7 @@ def _claim_and_replace(temporary: Path, target: Path) -> None:
 
 
 @contextmanager
-def _output_errors(target: Path, within: Path) -> Iterator[None]:
+def output_errors(target: Path, within: Path) -> Iterator[None]:
     """Turn an ``OSError`` about our output into an ``OutputError``; one about a file elsewhere passes."""
     try:
         yield

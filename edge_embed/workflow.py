@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from torch import Tensor, nn
 
+from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile
@@ -129,6 +130,7 @@ def compress(
     counts: Mapping[str, Tensor] | None = None,
     trainable: bool = False,
     seed: int = 0,
+    checkpoint: StrPath | None = None,
     output: StrPath | None = None,
     force: bool = False,
     progress: Progress = _silent,
@@ -152,6 +154,8 @@ def compress(
             is measured, and with dpq, ant and low_rank come nearer to the dense ones.
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
+        checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call
+            goes on from them. They take about as much as the compressed tables; tt, tr and low_rank have none.
         output: of a saved model: where the compressed one is written, as by `save`.
         force: overwrite an existing file.
         progress: called with (step, done, in all).
@@ -172,19 +176,20 @@ def compress(
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
     plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)
-    given = modules, {} if counts is None else counts, progress
-    if isinstance(model, nn.Module):
-        if output is not None:
-            raise BadInputError("output: got one for a module: leave it out, and save what this returns")
-        return compress_module(model, plan, *given)
-    program = model if isinstance(model, Program) else load(model)
-    if output is None:
-        return compress_program(program, plan, *given)
-    _keep_source(program, Path(output))
-    check_output(Path(output), force)  # refused now, before minutes of work
-    compressed = compress_program(program, plan, *given)
-    with new_file(output, force=force) as temporary:
-        return compressed._replace(model=rewrite_program(compressed.model, temporary))
+    with Kept(None if checkpoint is None else Path(checkpoint)) as kept:
+        given = modules, {} if counts is None else counts, kept, progress
+        if isinstance(model, nn.Module):
+            if output is not None:
+                raise BadInputError("output: got one for a module: leave it out, and save what this returns")
+            return compress_module(model, plan, *given)
+        program = model if isinstance(model, Program) else load(model)
+        if output is None:
+            return compress_program(program, plan, *given)
+        _keep_source(program, Path(output))
+        check_output(Path(output), force)  # refused now, before minutes of work
+        compressed = compress_program(program, plan, *given)
+        with new_file(output, force=force) as temporary:
+            return compressed._replace(model=rewrite_program(compressed.model, temporary))
 
 
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:

@@ -47,6 +47,12 @@ def _size_options(command: Command) -> Command:
 @click.option("--weight-type", help="ant: float32, float16 or int8.")
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw what was tried on each table there.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep finished parts there until the file is written: the same command goes on from them.",
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
 @output_options

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from edge_embed.steps import note_step
 
@@ -65,7 +65,13 @@ class Output:
     def progress(self) -> Iterator[Callable[[str, int, int], None]]:
         """Bars on stderr, one per table or step; nothing where stderr is no terminal."""
         console = Console(stderr=True)
-        columns = ("{task.description}", BarColumn(), "{task.percentage:>3.0f}%", TimeElapsedColumn())
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            "{task.percentage:>3.0f}%",
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
         hidden = self.quiet or not console.is_terminal
         with Progress(*columns, console=console, disable=hidden, transient=True) as bars:
             tasks: dict[str, TaskID] = {}

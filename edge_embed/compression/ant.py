@@ -11,16 +11,16 @@ how it is found, those of the two modules.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
 from edge_embed.compression.dictionary import learn, row_blocks
+from edge_embed.compression.kept import NOTHING, Arrays, Kept
 from edge_embed.compression.sparse_codes import Codes, Dictionary, encode, price_of
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
@@ -44,6 +44,7 @@ def fit(
     trainable: bool = False,
     turns: int = 20,
     seed: int = 0,
+    kept: Kept = NOTHING,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> ANTEmbedding:
     """An `ANTEmbedding` near to a dense table.
@@ -64,6 +65,7 @@ def fit(
             than one that is frozen.
         turns: how many times anchors and weights are found from one another; a few of them show what more will bring.
         seed: of all that is drawn; 0 or more.
+        kept: where finished parts are kept and taken from, by default nowhere.
         on_block: told the rows that are done, after each block of rows (0 while anchors are learned).
 
     Returns:
@@ -80,20 +82,20 @@ def fit(
     table = DenseTable(weight, padding_idx)
     most = _most(table, num_anchors, nonzeros)
     weights = row_weights(counts, table.num_embeddings, padding_idx)
-    random = np.random.default_rng(seed)
-    size = min(max(_SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
-    scale = _scale(table)
-    ids, drawn_weights = _drawn(weights, size, random)
-    rows = table.rows(ids) / scale
-    anchors = (
-        learn(rows, drawn_weights, num_anchors, most, nonzeros, turns, random, lambda: on_block(0)) * scale
-    ).float()
-    dictionary = Dictionary(anchors.double() / scale)  # as they are stored
-    evenly = torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))
-    errors = [codes.errors for codes in _encoded([table.rows(evenly) / scale], dictionary, most, price=0.0)]
-    blocks = (block / scale for block in table.blocks(table.num_embeddings))
-    codes = _encoded(blocks, dictionary, most, price_of(torch.cat(errors), nonzeros))
-    packed = _packed(codes, anchors, padding_idx, on_block)
+    sizes = num_anchors, most, nonzeros
+    kept = kept.of_table(table, weights, "ant", *sizes, turns, seed)
+    found = kept("anchors", lambda: _learned(table, weights, *sizes, turns, seed, lambda: on_block(0)))
+    anchors, scale = torch.from_numpy(found["anchors"]), _scale(table)
+    encoded = partial(_encoded, dictionary=_dictionary(anchors, scale), most=most, price=float(found["price"][0]))
+
+    def of_block(place: slice) -> Arrays:
+        return _sparse_rows(encoded(table.block(place) / scale), num_anchors)
+
+    blocks = []
+    for place in table.places(table.num_embeddings):
+        blocks.append(kept(f"weights {place.start}", partial(of_block, place)))
+        on_block(place.stop)
+    packed = _packed(blocks, anchors, padding_idx)
     return _trainable(packed) if trainable else ANTEmbedding.from_packed(packed)
 
 
@@ -106,6 +108,28 @@ def _most(table: DenseTable, num_anchors: int, nonzeros: float) -> int:
     if total > MAX_NONZEROS:
         raise BadInputError(f"nonzeros: got {total:.4g} in all rows, expected at most {MAX_NONZEROS}; give fewer a row")
     return most
+
+
+def _learned(
+    table: DenseTable,
+    weights: Tensor,
+    num_anchors: int,
+    most: int,
+    nonzeros: float,
+    turns: int,
+    seed: int,
+    on_block: Callable[[], None],
+) -> Arrays:
+    """Anchors as they are stored, and the price of a weight with which rows have as many as they may."""
+    random, scale = np.random.default_rng(seed), _scale(table)
+    size = min(max(_SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
+    ids, drawn_weights = _drawn(weights, size, random)
+    learned = learn(table.rows(ids) / scale, drawn_weights, num_anchors, most, nonzeros, turns, random, on_block)
+    anchors = (learned * scale).float()
+    evenly = torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))
+    tried = _encoded(table.rows(evenly) / scale, _dictionary(anchors, scale), most, price=0.0)
+    price = price_of(torch.cat([codes.errors for codes in tried]), nonzeros)
+    return {"anchors": anchors.numpy(), "price": np.array([price])}
 
 
 def _drawn(counts: Tensor, size: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -124,34 +148,42 @@ def _scale(table: DenseTable) -> float:
     return min(2.0 ** round(math.log2(table.energy / table.num_embeddings) / 2), _LARGEST_SCALE)
 
 
-def _encoded(blocks: Iterable[Tensor], dictionary: Dictionary, most: int, price: float) -> Iterator[Codes]:
+def _dictionary(anchors: Tensor, scale: float) -> Dictionary:
+    """Of anchors as they are stored."""
+    return Dictionary(anchors.double() / scale)
+
+
+def _encoded(rows: Tensor, dictionary: Dictionary, most: int, price: float) -> Iterator[Codes]:
     num_anchors, dim = dictionary.anchors.shape
-    for rows in blocks:
-        for part in row_blocks(len(rows), num_anchors, dim, most):
-            yield encode(rows[part], dictionary, most, price)
+    for part in row_blocks(len(rows), num_anchors, dim, most):
+        yield encode(rows[part], dictionary, most, price)
 
 
-def _packed(
-    codes: Iterable[Codes], anchors: Tensor, padding_idx: int | None, on_block: Callable[[int], None]
-) -> PackedANT:
-    id_type = anchor_id_type(len(anchors))
-    counts, anchor_ids, weights = list[NDArray[np.int64]](), list[NDArray[Any]](), list[NDArray[np.float32]]()
-    done = 0
+def _sparse_rows(codes: Iterable[Codes], num_anchors: int) -> Arrays:
+    """How many weights each row has, their anchors, rising, and the weights."""
+    counts, anchor_ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     for block in codes:
         used = block.weights.float() > 0  # some round to zero
-        order = block.anchor_ids.masked_fill(~used, len(anchors)).argsort(dim=1)
+        order = block.anchor_ids.masked_fill(~used, num_anchors).argsort(dim=1)
         used = used.gather(1, order)
-        anchor_ids.append(block.anchor_ids.gather(1, order)[used].numpy().astype(id_type))
-        weights.append(block.weights.gather(1, order)[used].float().numpy())
-        counts.append(used.sum(1).numpy())
-        done += len(used)
-        on_block(done)
-    offsets = np.concatenate([[0], *counts]).cumsum()
+        anchor_ids.append(block.anchor_ids.gather(1, order)[used])
+        weights.append(block.weights.gather(1, order)[used].float())
+        counts.append(used.sum(1))
+    return {
+        "counts": torch.cat(counts).numpy(),
+        "anchor_ids": torch.cat(anchor_ids).numpy().astype(anchor_id_type(num_anchors)),
+        "weights": torch.cat(weights).numpy(),
+    }
+
+
+def _packed(blocks: Sequence[Arrays], anchors: Tensor, padding_idx: int | None) -> PackedANT:
+    joined = {name: np.concatenate([block[name] for block in blocks]) for name in ("counts", "anchor_ids", "weights")}
+    offsets = np.concatenate([[0], joined["counts"]]).cumsum()
     if offsets[-1] > MAX_NONZEROS:
         raise BadInputError(
             f"nonzeros: got {offsets[-1]} in all rows, expected at most {MAX_NONZEROS}; give fewer a row"
         )
-    csr = offsets.astype(np.int32), np.concatenate(anchor_ids), np.concatenate(weights), np.ones(1, np.float32)
+    csr = offsets.astype(np.int32), joined["anchor_ids"], joined["weights"], np.ones(1, np.float32)
     return PackedANT(*csr, anchors.numpy(), padding_idx)
 
 

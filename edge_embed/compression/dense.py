@@ -72,19 +72,24 @@ class DenseTable:
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
         """All rows, filled up with zeros to ``rows``, in order.
 
-        Yields:
-            float64 [Q, d]; Q is a multiple of ``unit``, as ``rows`` has to be.
+        Returns:
+            float64 [Q, d] each; Q is a multiple of ``unit``, as ``rows`` has to be.
         """
+        return map(self.block, self.places(rows, unit))
+
+    def places(self, rows: int, unit: int = 1) -> Iterator[slice]:
+        """Where the rows of each of those blocks are."""
         step = max(1, _BLOCK_NUMBERS // (self.embedding_dim * unit)) * unit
-        for begin in range(0, rows, step):
-            yield self._block(begin, min(begin + step, rows))
+        return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))
 
     def rows(self, ids: Tensor) -> Tensor:
         """Some rows: int64 [m], places among those that are read -> float64 [m, d]."""
         rows = _float64(self._rows(ids if self._ids is None else self._ids[ids]))
         return rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0)
 
-    def _block(self, begin: int, end: int) -> Tensor:
+    def block(self, place: slice) -> Tensor:
+        """The rows of one place, float64 [Q, d]."""
+        begin, end = place.start, place.stop
         block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
         part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
         block[: len(part)] = _float64(part)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from edge_embed.compression.centroids import check_faiss, find_centroids
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
+from edge_embed.compression.kept import NOTHING, Arrays, Kept
 from edge_embed.compression.nearest import packed_codes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
@@ -36,6 +37,7 @@ def fit(
     trainable: bool = False,
     runs: int = 3,
     seed: int = 0,
+    kept: Kept = NOTHING,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> DPQEmbedding:
     """A `DPQEmbedding` near to a dense table, by product quantisation.
@@ -59,6 +61,7 @@ def fit(
             gives what the frozen layer gives, bit for bit. By default the layer is frozen, codes and values.
         runs: of k-means, each from other first centroids; the best is taken.
         seed: of the first centroids and the sample, from 0 on.
+        kept: where finished parts are kept and taken from, by default nowhere.
         on_block: called with the number of finished rows after each block.
 
     Returns:
@@ -87,11 +90,17 @@ def fit(
     check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
     table = DenseTable(weight, layer.padding_idx)
+    kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
-    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed)
+
+    def find() -> Arrays:
+        found = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed)
+        return {"value": found.numpy()}
+
+    value = torch.from_numpy(kept("centroids", find)["value"])
     if trainable:
         return _trainable(layer, table, value, on_block)
-    codes = packed_codes(table, scale, value, num_groups, on_block)
+    codes = packed_codes(table, scale, value, num_groups, kept, on_block)
     if layer.padding_idx is not None:
         codes[layer.padding_idx] = 0
     values = (value / scale).numpy()

@@ -8,7 +8,7 @@ w_i: how often row i comes up, or 1. A row of C that is zero where that of E is 
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -27,13 +27,19 @@ _WORST = 10
 _BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # of all rows, up to
 
 
-def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) -> Fidelity:
+def fidelity(
+    table: DenseTable,
+    packed: Packed,
+    counts: Tensor | None = None,
+    on_block: Callable[[int], None] = lambda rows: None,
+) -> Fidelity:
     """Compare all rows of a table with those of its packed form.
 
     Args:
         table: [n, d].
         packed: of the same size.
         counts: how often each row comes up, numbers >= 0, [n].
+        on_block: told the rows that are compared, after each block.
 
     Raises:
         BadInputError: if sizes differ, or counts are no such numbers.
@@ -49,6 +55,7 @@ def fidelity(table: DenseTable, packed: Packed, counts: Tensor | None = None) ->
         squares[place], errors[place] = dense.square().sum(1), (rows - dense).square().sum(1)
         cosines[place] = _cosines(dense, rows)
         neighbours.see(place.start, dense, rows)
+        on_block(place.stop)
     energy = float(weights @ squares)
     ids = np.flatnonzero(squares)  # of rows that have a direction
     counted = weights[ids]
@@ -95,11 +102,9 @@ def _cosines(dense: Tensor, rows: Tensor) -> Tensor:
 
 def _blocks(table: DenseTable, packed: Packed) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Where the rows are, and those of both, float64 [Q, d] each, in order."""
-    begin = 0
-    for block in table.blocks(table.num_embeddings):
-        end = begin + len(block)
-        yield slice(begin, end), block, torch.from_numpy(packed.rows_float64(np.arange(begin, end)))
-        begin = end
+    for place in table.places(table.num_embeddings):
+        ids = np.arange(place.start, place.stop)
+        yield place, table.block(place), torch.from_numpy(packed.rows_float64(ids))
 
 
 def _bands(

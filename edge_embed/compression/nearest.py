@@ -9,6 +9,7 @@ faster; where the two largest are so near that rounding may have changed their o
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
+from edge_embed.compression.kept import Arrays, Kept
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
@@ -24,7 +26,7 @@ _ROUNDING = 2.0**-24
 
 
 def packed_codes(
-    table: DenseTable, scale: float, value: Tensor, num_groups: int, on_block: Callable[[int], None]
+    table: DenseTable, scale: float, value: Tensor, num_groups: int, kept: Kept, on_block: Callable[[int], None]
 ) -> NDArray[np.uint8]:
     """Codes of all rows, uint8 [n, row_bytes].
 
@@ -33,6 +35,7 @@ def packed_codes(
         scale: a power of two that rows are multiplied by.
         value: centroids float32 [D, K, s], or [1, K, s] for all groups, of rows times ``scale``.
         num_groups: D.
+        kept: finished blocks.
         on_block: called with the number of finished rows after each block.
     """
     num_codes = value.shape[1]
@@ -41,7 +44,7 @@ def packed_codes(
     tables = [_Centroids(each) for each in value] * (num_groups // len(value))
     step = max(1, _BLOCK_BYTES // (4 * num_codes))
 
-    def pack_block(rows: Tensor, out: NDArray[np.uint8]) -> None:
+    def pack(rows: Tensor, out: NDArray[np.uint8]) -> None:
         groups = rows.unflatten(1, (num_groups, -1)).numpy()
         products = torch.empty(
             len(rows), num_codes
@@ -49,17 +52,18 @@ def packed_codes(
         codes = [each.nearest(groups[:, group], products) for group, each in enumerate(tables)]
         out[:] = bit_packing.pack(np.stack(codes, 1), bits)
 
-    done = 0
-    # Each block on one thread: torch's own wait for each other after every small step.
+    def pack_block(place: slice) -> Arrays:
+        rows, out = (table.block(place) * scale).float(), packed[place]
+        parts = [slice(begin, begin + step) for begin in range(0, len(rows), step)]
+        list(pool.map(pack, [rows[part] for part in parts], [out[part] for part in parts]))
+        return {"codes": out}
+
+    # Each part on one thread: torch's own wait for each other after every small step.
     pool = ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,))
     with pool, _float32_products():
-        for block in table.blocks(table.num_embeddings):
-            rows = (block * scale).float()
-            out = packed[done : done + len(rows)]
-            places = [slice(begin, begin + step) for begin in range(0, len(rows), step)]
-            list(pool.map(pack_block, [rows[place] for place in places], [out[place] for place in places]))
-            done += len(rows)
-            on_block(done)
+        for place in table.places(table.num_embeddings):
+            packed[place] = kept(f"codes {place.start}", partial(pack_block, place))["codes"]
+            on_block(place.stop)
     return packed
 
 

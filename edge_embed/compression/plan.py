@@ -10,8 +10,9 @@ from edge_embed.compression.dense import DenseTable, Weight, table_size
 from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.integer_rows import integer_rows
-from edge_embed.compression.search import AUTO, Goal, Search
-from edge_embed.compression.setting import Setting, check_method, setting_of
+from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
+from edge_embed.compression.setting import OnBlock, Setting, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import CompressedEmbedding, is_number
 from edge_embed.report.compressed import CompressedTable, Trial
@@ -82,6 +83,7 @@ def compress_tables(
     tables: Sequence[FoundTable],
     counts: Mapping[str, Tensor],
     plan: Plan,
+    kept: Kept = NOTHING,
     progress: Progress = lambda name, done, total: None,
 ) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
     """A layer for each table that need not stay, by name, and what became of all.
@@ -90,6 +92,7 @@ def compress_tables(
         tables: of a model.
         counts: how often each row comes up, numbers >= 0 [n], by name; of the others rows count alike.
         plan: what is wanted.
+        kept: finished parts of the work.
         progress: called with (step, done, in all).
 
     Raises:
@@ -110,7 +113,7 @@ def compress_tables(
             reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
             continue
         try:
-            layers[table.name], report = _compressed(table, counts.get(table.name), plan, progress)
+            layers[table.name], report = _compressed(table, counts.get(table.name), plan, kept, progress)
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
         reports.append(report)
@@ -118,14 +121,21 @@ def compress_tables(
 
 
 def _compressed(
-    table: FoundTable, counts: Tensor | None, plan: Plan, progress: Progress
+    table: FoundTable, counts: Tensor | None, plan: Plan, kept: Kept, progress: Progress
 ) -> tuple[CompressedEmbedding, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx)
     given = table.weight, table.padding_idx, counts
-    settings, trials = _settings(*given, plan, lambda *at: progress(f"{table.name}: settings", *at))
+    settings, trials = _settings(*given, plan, kept, lambda *at: progress(f"{table.name}: settings", *at))
+
+    def rows_of(step: str) -> OnBlock:
+        return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
+
     for setting in settings[:_TRIES]:  # on all rows the first may miss what it reached on some
-        layer = setting.fit(*given, plan.trainable, plan.seed)
-        found = fidelity(dense, layer.to_packed(), counts)
+        on_block = rows_of(f"{setting.method} {setting}")
+        on_block(0)
+        layer = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block)
+        on_block(dense.num_embeddings)
+        found = fidelity(dense, layer.to_packed(), counts, rows_of("comparison"))
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
             break
     _check(found, setting, plan)
@@ -147,12 +157,12 @@ def _compressed(
 
 
 def _settings(
-    weight: Weight, padding_idx: int | None, counts: Tensor | None, plan: Plan, on_trial: Callable[[int, int], None]
+    weight: Weight, padding_idx: int | None, counts: Tensor | None, plan: Plan, kept: Kept, on_trial: OnTrial
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Settings to take, the best first, and what was tried to find them."""
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
-    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, on_trial)
+    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, kept, on_trial)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=int(weight.nbytes / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))

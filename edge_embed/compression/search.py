@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights
 from edge_embed.compression.fidelity import nearness, sample
+from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.setting import METHODS, Setting, bytes_of, check_method
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.report.compressed import Trial
@@ -57,6 +58,7 @@ class Search:
         method: whose settings are tried; ``"auto"``: of all methods.
         trainable: whether the layer is to be so, whose numbers are float32.
         seed: of all that is drawn.
+        kept: finished parts of what is tried.
         on_trial: told how many settings have been tried, and about how many there will be.
 
     Raises:
@@ -71,13 +73,14 @@ class Search:
         method: str,
         trainable: bool,
         seed: int,
+        kept: Kept = NOTHING,
         on_trial: OnTrial = lambda done, total: None,
     ) -> None:
         if method != AUTO:
             check_method(method)
         table = DenseTable(weight, padding_idx)
         self._size, self._dense_bytes = (table.num_embeddings, table.embedding_dim), table.nbytes
-        self._seed, self._on_trial, self._total = seed, on_trial, 0
+        self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted = weight, padding_idx, counts
         ids = sample(len(weight), _FITTED, seed)
@@ -150,7 +153,7 @@ class Search:
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
         if key not in self._trials:
-            layer = setting.fit(*self._fitted, seed=self._seed, draft=True)
+            layer = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept)
             nbytes = bytes_of(layer.to_packed().shape, self._size[0])
             found = nearness(self._dense, layer(self._measured).double(), self._weights)
             self._trials[key] = Trial(*key, nbytes, *found)

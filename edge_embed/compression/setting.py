@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edge_embed.compression import ant, dpq, low_rank, tr, tt
 from edge_embed.compression.dense import Weight
+from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
@@ -27,6 +28,8 @@ _DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and so
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
+
+OnBlock = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,13 @@ class Setting:
         trainable: bool = False,
         seed: int = 0,
         draft: bool = False,
+        kept: Kept = NOTHING,
+        on_block: OnBlock = lambda rows: None,
     ) -> CompressedEmbedding:
         """The layer that this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
 
-        A draft is not quite as near to the table, and takes less time.
+        A draft is not quite as near to the table, and takes less time. ``kept`` has finished parts, where the method
+        has any, and ``on_block`` is told the finished rows, where it goes through them.
 
         Raises:
             BadInputError: for a method or options that there are not, or as ``fit`` of the method.
@@ -67,7 +73,7 @@ class Setting:
         check_method(self.method)
         effort = _DRAFT.get(self.method, {}) if draft else {}
         given = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
-        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort)
+        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort, kept=kept, on_block=on_block)
         freeze: Callable[..., CompressedEmbedding] = layer.freeze
         return layer if trainable else freeze(**self.stored)
 
@@ -77,7 +83,8 @@ class Method:
     """What the settings of a method are.
 
     Attributes:
-        fit: the layer, from the weight and, by name, padding_idx, counts, trainable, seed and the options of a setting.
+        fit: the layer, from the weight and, by name, padding_idx, counts, trainable, seed, the options of a setting,
+            kept and on_block.
         sizes: names of those options.
         types: names of the options of ``freeze``.
         within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
@@ -126,7 +133,7 @@ def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
 
 
 def _from_all_rows_alike(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
-    """A decomposition that draws nothing and knows no counts, and whose layer always learns."""
+    """A decomposition that draws nothing, knows no counts, is made in one go, and whose layer always learns."""
 
     def fit_cores(weight: Weight, padding_idx: int | None, *, rank: int, **unused: Any) -> TTEmbedding:
         return fit(weight, rank, padding_idx=padding_idx)

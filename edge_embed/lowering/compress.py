@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from edge_embed.compression.found import chosen
+from edge_embed.compression.kept import Kept
 from edge_embed.compression.module import model_tables, replaced
 from edge_embed.compression.plan import Plan, Progress, compress_tables
 from edge_embed.errors import BadInputError
@@ -29,24 +30,24 @@ class CompressedProgram(NamedTuple):
 
 
 def compress_module(
-    model: nn.Module, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], progress: Progress
+    model: nn.Module, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], kept: Kept, progress: Progress
 ) -> CompressedModule:
     """Replace layers; the module itself stays as it is."""
     tables = chosen(model_tables(model), names, sum(parameter.numel() for parameter in model.parameters()))
-    layers, reports = compress_tables(tables, counts, plan, progress)
+    layers, reports = compress_tables(tables, counts, plan, kept, progress)
     made = {table: layers[table.name] for table in tables if table.name in layers}
     return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
 
 
 def compress_program(
-    program: Program, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], progress: Progress
+    program: Program, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], kept: Kept, progress: Progress
 ) -> CompressedProgram:
     """Replace nodes; the program itself stays as it is."""
     if plan.trainable:
         raise BadInputError("trainable: a saved program does not learn: give the module")
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
     tables = chosen(program_tables(program), names, numbers)
-    layers, reports = compress_tables(tables, counts, plan, progress)
+    layers, reports = compress_tables(tables, counts, plan, kept, progress)
     packed = {name: layer.to_packed() for name, layer in layers.items()}
     return CompressedProgram(with_packed(program, packed), CompressReport(reports, _nbytes(program.module)))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from edge_embed import ANTEmbedding, ProximalOptimizer
-from edge_embed.compression import ant, dictionary
+from edge_embed.compression import ant, dense, dictionary
 from edge_embed.compression.sparse_codes import Dictionary, encode, price_of
 from edge_embed.errors import BadInputError
 
@@ -202,7 +202,8 @@ def test_the_same_seed_gives_the_same_layer_and_torch_draws_nothing():
 
 
 def test_blocks_give_what_the_whole_table_gives():
-    with mock.patch.object(dictionary, "_BLOCK_NUMBERS", 400):
+    few = mock.patch.object(dictionary, "_BLOCK_NUMBERS", 400), mock.patch.object(dense, "_BLOCK_NUMBERS", 200)
+    with few[0], few[1]:
         done = list[int]()
         blocks = ant.fit(WEIGHT, 10, 2, on_block=done.append).to_packed()
     whole = ant.fit(WEIGHT, 10, 2).to_packed()

@@ -1,0 +1,98 @@
+"""Parts of a computation that takes long, kept on disk: begun again after it was interrupted, it takes them from there.
+
+A part is complete under its name, or not there (`edge_embed.files`). What the parts of a table depend on is in the name
+of their folder: another table, other counts or another version of the package look elsewhere.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edge_embed.compression.dense import DenseTable
+from edge_embed.errors import BadInputError
+from edge_embed.files import new_file, output_errors
+from edge_embed.packed.container import opened, write
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
+
+
+class Kept:
+    """Arrays by the name of a part.
+
+    As a context, it is empty after what succeeds; what fails leaves the parts for the next time.
+
+    Args:
+        folder: where they are; it is made where it is missing. None: nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._tables: list[Path] = []
+
+    def __call__(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of a part, made now if they are not there.
+
+        Raises:
+            BadInputError: if the file of a part is damaged.
+            OutputError: if it cannot be written.
+        """
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{name}.safetensors"
+        if path.exists():
+            return _read(path)
+        made = make()
+        with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
+            write(temporary, made, {})
+        return made
+
+    def of_table(self, table: DenseTable, weights: Tensor, *others: object) -> "Kept":
+        """Parts of what is computed from a table [n, d], what its rows count [n], and other things, by their `repr`.
+
+        Raises:
+            OutputError: if there can be no such folder.
+        """
+        if self._folder is None:
+            return self
+        size = table.num_embeddings, table.embedding_dim
+        found = hashlib.sha256(repr((*map(version, _PACKAGES), size, *others)).encode())
+        found.update(weights.numpy().data)
+        for block in table.blocks(table.num_embeddings):
+            found.update(block.numpy().data)
+        folder = self._folder / found.hexdigest()[:32]
+        self._tables.append(folder)
+        with output_errors(folder, within=self._folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return Kept(folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
+        """Unless there was an error, delete the parts of all tables, and the folder if nothing else is there."""
+        if kind is not None or self._folder is None:
+            return
+        for folder in self._tables:
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            self._folder.rmdir()
+
+
+NOTHING = Kept()
+
+
+def _read(path: Path) -> Arrays:
+    try:
+        with opened(str(path)) as file:
+            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except (OSError, BadInputError) as error:
+        raise BadInputError(f"{path}: {error}: delete it, and begin again") from error
