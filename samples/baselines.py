@@ -8,8 +8,9 @@ tt    a tensor train, by singular value decompositions
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pretrained import fit
+from sklearn.cluster import KMeans  # type: ignore[import-untyped]
 
+from edge_embed.compression import tt
 from edge_embed.layers.factorization import column_shape, row_shape
 from edge_embed.packed import bits
 
@@ -52,8 +53,15 @@ def _pq(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> Rows | None:
         ]
         if fitting:
             weights = counts.astype(np.float64) + 1  # a word of the test may have come up once, in validation
-            return fit.dpq(rows, codes, max(fitting), counts=weights).rows(np.arange(n))
+            return np.hstack([_quantised(group, codes, weights) for group in np.split(rows, max(fitting), axis=1)])
     return None
+
+
+def _quantised(points: Rows, codes: int, weights: NDArray[np.float64]) -> Rows:
+    """Each of the points [n, d / D] as the nearest of few centres."""
+    clusters = KMeans(codes, n_init=1, max_iter=20, random_state=0).fit(points, sample_weight=weights)
+    found: Rows = clusters.cluster_centers_.astype(np.float32)[clusters.labels_]
+    return found
 
 
 def _tt(rows: Rows, nbytes: int) -> Rows | None:
@@ -63,7 +71,7 @@ def _tt(rows: Rows, nbytes: int) -> Rows | None:
     most = 0
     while 4 * _numbers(sizes, most + 1) <= nbytes and most < max(sizes) ** 2:
         most += 1
-    return fit.tt(rows, *shapes, rank=most).rows(np.arange(n)) if most else None
+    return tt.fit(rows, most, *shapes).to_packed().rows(np.arange(n)) if most else None
 
 
 def _numbers(sizes: list[int], rank: int) -> int:

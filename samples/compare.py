@@ -17,7 +17,7 @@ from options import Options, data_option, make_folder
 from rich.console import Console
 from rich.table import Table
 
-_NAMES = ("ag_news", "amazon_video", "pretrained", "wikitext2")
+_NAMES = ("ag_news", "amazon_video", "pretrained", "sentence_encoder", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "samples"
 _WIDTH = 120  # of a table in a log, which has no width of its own
 

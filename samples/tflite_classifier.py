@@ -13,13 +13,14 @@ from typing import Any
 
 import click
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from options import data_option
-from pretrained import fit
 from text_classifier import sentences
 from text_classifier.litert import open_litert
 from timing import median_microseconds
 
+from edge_embed.compression import dpq
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.targets.target import RunOptions
@@ -90,7 +91,7 @@ def main(
         if rows.shape[1] % groups:
             raise click.ClickException(f"--num-groups: got {groups}, expected a divisor of the {rows.shape[1]} columns")
         counts = _counts(tokenizer, [text for _, text in found.training], len(rows))
-        packed = fit.dpq(rows, num_codes, groups, counts=counts)
+        packed = dpq.fit(rows, num_codes, groups, counts=torch.from_numpy(counts)).to_packed()
         replace_tables(file, output, {name: packed}, force=True)
     except (EdgeEmbedError, ValueError) as error:
         raise click.ClickException(str(error)) from error

@@ -1,9 +1,8 @@
-"""Takes two trained models, puts compressed tables in the place of theirs, exports, validates and compares."""
+"""Takes three trained models, puts compressed tables in the place of theirs, exports, validates and compares."""
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
 import torch
 from comparison import Comparison, Result
 from datasets import unpacked
@@ -11,36 +10,34 @@ from options import Options
 from torch import Tensor, nn
 
 import edge_embed
-from pretrained import fit, language_model, segmenter
+from edge_embed.report.compressed import CompressReport
+from pretrained import language_model, recommender, segmenter
 
 _WORDS, _QUICK_WORDS = 50_000, 5_000
+_USERS = 200
 
-# A fit for the tables of the language model (100 wide), and for those of the segmenter (16 and 32 wide).
-LANGUAGE_FITS: Mapping[str, Callable[[fit.Rows], fit.Packed]] = {
-    "dpq": lambda rows: fit.dpq(rows, num_codes=256, num_groups=25),
-    "ant": lambda rows: fit.ant(rows, num_nonzeros=40),
-    "tt": lambda rows: fit.tt(rows, row_shape=(len(rows), 1), col_shape=(1, rows.shape[1]), rank=40),
+Sizes = Mapping[str, Mapping[str, Any]]
+
+_DPQ: Mapping[str, Any] = {"num_codes": 64, "value_type": "float16"}
+_ANT: Mapping[str, Any] = {"weight_type": "int8", "value_type": "float16"}
+_LOW_RANK: Mapping[str, Any] = {"value_type": "float16"}
+
+# For tables of 100 columns, of 16 and 32, and of 32.
+LANGUAGE_SIZES: Sizes = {
+    "dpq": {**_DPQ, "num_groups": 50},
+    "ant": {**_ANT, "num_anchors": 256, "nonzeros": 8},
+    "low_rank": {**_LOW_RANK, "rank": 40},
 }
-SEGMENTER_FITS: Mapping[str, Callable[[fit.Rows], fit.Packed]] = {
-    "dpq": lambda rows: fit.dpq(rows, num_codes=64, num_groups=8, padding_idx=0),
-    "ant": lambda rows: fit.ant(rows, num_nonzeros=8, padding_idx=0),
-    "tt": lambda rows: fit.tt(rows, (len(rows), 1), (1, rows.shape[1]), rank=8, padding_idx=0),
+SEGMENTER_SIZES: Sizes = {
+    "dpq": {**_DPQ, "num_groups": 8},
+    "ant": {**_ANT, "num_anchors": 64, "nonzeros": 4},
+    "low_rank": {**_LOW_RANK, "rank": 8},
 }
-
-
-def layer(packed: fit.Packed) -> edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding:
-    """A frozen embedding layer over a packed table."""
-    if isinstance(packed, edge_embed.PackedDPQ):
-        return edge_embed.DPQEmbedding.from_packed(packed)
-    if isinstance(packed, edge_embed.PackedANT):
-        return edge_embed.ANTEmbedding.from_packed(packed)
-    return edge_embed.TTEmbedding.from_packed(packed)
-
-
-def row_error(tables: Sequence[tuple[fit.Rows, fit.Packed]]) -> float:
-    """Root of the squared error over that of the rows themselves, over all tables."""
-    errors = [np.sum(np.square(packed.rows(np.arange(len(rows))) - rows)) for rows, packed in tables]
-    return float(np.sqrt(sum(errors) / sum(np.sum(np.square(rows)) for rows, _ in tables)))
+RECOMMENDER_SIZES: Sizes = {
+    "dpq": {**_DPQ, "num_groups": 16},
+    "ant": {**_ANT, "num_anchors": 64, "nonzeros": 6},
+    "low_rank": {**_LOW_RANK, "rank": 12},
+}
 
 
 def compare_language_models(options: Options) -> list[Result]:
@@ -51,38 +48,60 @@ def compare_language_models(options: Options) -> list[Result]:
         limit = _QUICK_WORDS if options.quick else _WORDS
         text = language_model.business_news(news / "test.csv", words, limit)
     comparison = Comparison(options.output, text[None, :20], options.quick, prefix="words ")
-    comparison.add("dense", model, {"row error": 0.0, "perplexity": language_model.perplexity(model, text)})
-    dense = [model.state_dict()[name].numpy() for name in ("table.weight", "output.weight")]
-    for method, fitted in LANGUAGE_FITS.items():
-        packed = [fitted(rows) for rows in dense]
-        small = copy.deepcopy(model)
-        small.table = layer(packed[0])
-        small.output = edge_embed.TiedOutput(layer(packed[1]), bias=model.state_dict()["output.bias"])
-        scores = {
-            "row error": row_error(list(zip(dense, packed, strict=True))),
-            "perplexity": language_model.perplexity(small, text),
-        }
-        comparison.add(method, small, scores)
-    return comparison.results
+    return _compared(comparison, model, ["table", "output"], LANGUAGE_SIZES, lambda tried: _perplexity(tried, text))
 
 
 def compare_segmenters(options: Options) -> list[Result]:
-    """The segmenter: its tables of characters and of syllables."""
+    """The segmenter: the tables of characters and of syllables."""
     with unpacked(options.data, "pth-attacut") as folder:
         model = segmenter.load(folder)
-        texts = segmenter.random_syllables(folder, rows=8 if options.quick else 200, length=100)
+        texts = segmenter.random_syllables(folder, *((8, 100) if options.quick else (32, 400)))
     decisions = _decisions(model, texts)
     comparison = Comparison(options.output, tuple(part[:2, :30] for part in texts), options.quick, prefix="thai ")
-    comparison.add("dense", model, {"row error": 0.0, "same decisions": 1.0})
-    dense = [model.state_dict()[f"{name}_embeddings.weight"].numpy() for name in ("ch", "sy")]
-    for method, fitted in SEGMENTER_FITS.items():
-        packed = [fitted(rows) for rows in dense]
-        small = copy.deepcopy(model)
-        small.ch_embeddings, small.sy_embeddings = map(layer, packed)
-        same = (_decisions(small, texts) == decisions).float().mean()
-        scores = {"row error": row_error(list(zip(dense, packed, strict=True))), "same decisions": float(same)}
-        comparison.add(method, small, scores)
+
+    def score(tried: nn.Module) -> dict[str, float]:
+        return {"same decisions": float((_decisions(tried, texts) == decisions).float().mean())}
+
+    return _compared(comparison, model, ["ch_embeddings", "sy_embeddings"], SEGMENTER_SIZES, score)
+
+
+def compare_recommenders(options: Options) -> list[Result]:
+    """The recommender: the tables of users and of films."""
+    with unpacked(options.data, "ncf-ml1m-weights") as folder:
+        model = recommender.load(folder)
+    num_items = len(model.state_dict()["items.weight"])
+    users = torch.randperm(len(model.state_dict()["users.weight"]))[:_USERS]
+    expected = recommender.recommended(model, users, num_items)
+    example = users[:20], torch.arange(20)
+    comparison = Comparison(options.output, example, options.quick, prefix="films ")
+
+    def score(tried: nn.Module) -> dict[str, float]:
+        return {"same films": recommender.in_common(recommender.recommended(tried, users, num_items), expected)}
+
+    return _compared(comparison, model, ["users", "items"], RECOMMENDER_SIZES, score)
+
+
+def _compared(
+    comparison: Comparison,
+    model: nn.Module,
+    tables: list[str],
+    methods: Sizes,
+    score: Callable[[nn.Module], dict[str, float]],
+) -> list[Result]:
+    comparison.add("dense", model, {"row error": 0.0, **score(model)})
+    for method, sizes in methods.items():
+        small, report = edge_embed.compress(model, method, modules=tables, **sizes)
+        comparison.add(method, small, {"row error": _error(report), **score(small)})
     return comparison.results
+
+
+def _error(report: CompressReport) -> float:
+    """Of the table that is farther from the dense one."""
+    return max(table.fidelity.relative_error for table in report.tables if table.fidelity)
+
+
+def _perplexity(model: nn.Module, text: Tensor) -> dict[str, float]:
+    return {"perplexity": language_model.perplexity(model, text)}
 
 
 @torch.no_grad()
@@ -93,5 +112,5 @@ def _decisions(model: nn.Module, texts: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def run(options: Options) -> list[Result]:
-    """Replace the tables of a language model and of a word segmenter that others trained; nothing is trained here."""
-    return [*compare_language_models(options), *compare_segmenters(options)]
+    """Replace the tables of three models that others trained; nothing is trained here."""
+    return [*compare_language_models(options), *compare_segmenters(options), *compare_recommenders(options)]

@@ -17,7 +17,15 @@ from comparison import Result
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "samples" / "compare.py"
 DATA = os.environ.get("EDGE_EMBED_DATA")
-NAMES = ("ag_news", "amazon_video", "pretrained", "wikitext2")
+_LEARNED = {"dense", "dpq", "ant", "tt"}
+METHODS = {
+    "ag_news": _LEARNED,
+    "amazon_video": _LEARNED,
+    "pretrained": {"dense", "dpq", "ant", "low_rank"},
+    "sentence_encoder": {"dense", "dpq", "dpq_distilled"},
+    "wikitext2": _LEARNED,
+}
+NAMES = tuple(METHODS)
 
 Rows = dict[str, dict[str, Any]]
 
@@ -47,7 +55,7 @@ class TestQuickRuns:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_method_is_there_and_smaller_than_dense(self, name: str) -> None:
         rows = quick(name)
-        assert {method.split()[-1] for method in rows} == {"dense", "dpq", "ant", "tt"}
+        assert {method.split()[-1] for method in rows} == METHODS[name]
         for method, row in rows.items():
             dense = rows[method.replace(method.split()[-1], "dense")]
             if row is not dense:
@@ -95,8 +103,21 @@ class TestQuickRuns:
         assert perplexity["words dpq"] < 1.05 * perplexity["words dense"]
         assert max(perplexity.values()) < 1.15 * perplexity["words dense"]
         assert rows["words dpq"]["ratio"] > 10
+        assert rows["words ant"]["ratio"] > 15
         assert same["thai dpq"] > 0.95
         assert min(same.values()) > 0.8
+        films = scores(rows, "same films")
+        assert films["films dpq"] > 0.6  # of ten; by chance .003
+        assert films["films dpq"] > max(films["films ant"], films["films low_rank"])
+        assert rows["films dpq"]["ratio"] > 9
+
+    def test_sentences_are_as_alike_as_they_were(self) -> None:
+        rows = quick("sentence_encoder")
+        alike = scores(rows, "rank correlation")
+        assert rows["dpq"]["ratio"] > 8
+        assert alike["dpq"] >= 0.99
+        assert rows["dpq_distilled"]["ratio"] > 8
+        assert alike["dpq_distilled"] > alike["dpq"]
 
 
 RESULTS = [
@@ -163,5 +184,5 @@ class TestReadmes:
     def test_it_gives_the_command_and_a_table(self, name: str) -> None:
         text = (ROOT / "samples" / name / "README.md").read_text(encoding="utf-8")
         assert f"python samples/compare.py {name}" in text
-        for method in ("dense", "dpq", "ant", "tt"):
+        for method in METHODS[name]:
             assert f"{method} " in text

