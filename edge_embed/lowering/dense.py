@@ -5,7 +5,8 @@ all of which it multiplies (``linear`` or ``matmul``: a head). One that another 
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,20 +70,26 @@ class _Call:
 def program_tables(program: Program) -> list[FoundTable]:
     """All tables of a program, in its order, with the weights of its linear layers."""
     by_weight = _calls_by_weight(program.module.graph)
-    found = (_found(name, program.module.weight(name), calls) for name, calls in by_weight.items())
-    return [table for table in found if table]
+    names = _table_names(program, by_weight)
+    return [_found(table, program.module.weight(name), by_weight[name]) for name, table in names.items()]
 
 
-def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node]) -> FoundTable | None:
-    """The table that a weight is, if it is one."""
+def _table_names(program: Program, by_weight: Mapping[str, Sequence[_Call | fx.Node]]) -> dict[str, str]:
+    """What the table is called that a weight is, by the name of the weight, of those that are one."""
+    is_used = {name: any(isinstance(call, _Call) for call in calls) for name, calls in by_weight.items()}
+    found = [name for name, is_table in is_used.items() if is_table and program.module.weight(name).ndim == 2]
+    owners = Counter(map(owner_of, found))
+    return {name: owner_of(name) if owners[owner_of(name)] == 1 else name for name in found}
+
+
+def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node]) -> FoundTable:
+    """A table and its uses."""
     uses = [call for call in calls if isinstance(call, _Call)]
     others = [call for call in calls if isinstance(call, fx.Node)]
-    if not uses or weight.ndim != 2:
-        return None
     lookups, bags, heads = ([call.padding_idx for call in uses if call.use == use] for use in ("rows", "bag", "logits"))
     padding_idx, clash = padding_row(weight, lookups, bags, bool(heads))
     reason = f"{_spelled(others[0])} takes it too" if others else clash
-    return FoundTable(owner_of(name), weight, padding_idx, len(uses), bool(lookups or bags), reason)
+    return FoundTable(name, weight, padding_idx, len(uses), bool(lookups or bags), reason)
 
 
 def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:
@@ -95,13 +102,15 @@ def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:
     graph = fx.Graph()
     graph.output(graph.graph_copy(program.module.graph, {}))
     weights: dict[str, Tensor] = {}
-    for name, calls in _calls_by_weight(graph).items():
-        packed = tables.get(owner_of(name))
+    by_weight = _calls_by_weight(graph)
+    for name, table in _table_names(program, by_weight).items():
+        packed = tables.get(table)
         if packed is None:
             continue
-        tensors = {f"{owner_of(name)}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
+        prefix = _free(table, packed, by_weight)
+        tensors = {f"{prefix}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
         weights |= tensors
-        for call in calls:
+        for call in by_weight[name]:
             assert isinstance(call, _Call)
             with graph.inserting_before(call.node):
                 result = _packed_call(graph, call, packed, list(tensors), program.module.weight(name).dtype)
@@ -111,6 +120,13 @@ def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:
     kept = {str(node.target) for node in graph.nodes if node.op == "get_attr"}
     dense = {name: program.module.weight(name) for name in sorted(kept - weights.keys())}
     return replace(program, module=ProgramModule(graph, dense | weights))
+
+
+def _free(table: str, packed: Packed, taken: Container[str]) -> str:
+    """What the tensors of a packed table are called by, so that no weight of the program has their names."""
+    while any(f"{table}.{key}" in taken for key in packed.tensors()):
+        table += "_packed"
+    return table
 
 
 def _packed_call(graph: fx.Graph, call: _Call, packed: Packed, tensors: Sequence[str], dtype: torch.dtype) -> fx.Node:

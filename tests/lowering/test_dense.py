@@ -65,6 +65,54 @@ def test_every_use_of_a_table_is_replaced(use: str, padding_idx: int | None) -> 
     torch.testing.assert_close(program.run(IDS)[0], Uses(USES[use], padding_idx=padding_idx)(IDS).detach())
 
 
+class Neighbours(nn.Module):
+    """Two tables of one module, beside a weight that has the name of a packed tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.left, self.right = nn.Parameter(torch.randn(40, 6)), nn.Parameter(torch.randn(30, 6))
+        self.register_buffer("scale", torch.tensor(8.0))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        rows = nn.functional.embedding(ids, self.left) * self.scale
+        return rows + nn.functional.embedding(ids % 30, self.right)
+
+
+def test_weights_of_one_module_are_told_apart() -> None:
+    program = capture_program(Neighbours(), IDS)
+    names = [table.name for table in program_tables(program)]
+    assert sorted(names) == ["left", "right"]
+    packed = exact(program)
+    for tables in (packed, {"right": packed["right"]}):
+        small = with_packed(program, tables)
+        torch.testing.assert_close(small.run(OTHER_IDS), program.run(OTHER_IDS))
+        assert sorted(workflow.lower_program(small).tables) == sorted(tables)
+
+
+class Scaled(nn.Embedding):
+    """As of Gemma: the module has more than its table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(40, 6)
+        self.name = name
+        self.register_buffer(name, torch.tensor(8.0))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids) * getattr(self, self.name)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["scale", "core_0"])
+def test_what_else_a_module_has_stays(name: str) -> None:
+    torch.manual_seed(0)
+    program = capture_program(nn.Sequential(Scaled(name)), IDS)
+    (table,) = program_tables(program)
+    assert table.name == "0"
+    small = with_packed(program, exact(program))
+    torch.testing.assert_close(small.run(OTHER_IDS), program.run(OTHER_IDS))
+    assert len(workflow.lower_program(small).tables) == 1
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("last", [False, True])
 def test_bags_are_replaced(mode: str, last: bool) -> None:
