@@ -22,6 +22,7 @@ from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
+from edge_embed.importers.find import load_vectors
 from edge_embed.lowering.compress import CompressedModule, CompressedProgram, compress_module, compress_program
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
@@ -90,22 +91,26 @@ def load(
     inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
     factory: Factory | None = None,
+    tables: Collection[str] = (),
 ) -> Program:
     """The program of a module, or of a file that holds one.
 
     Args:
-        model: a module (then ``example_inputs`` is needed) or the path of a saved one.
+        model: a module (then ``example_inputs`` is needed) or the path of a saved one, or of word vectors: word2vec,
+            GloVe, fastText, model2vec or safetensors.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
         allow_pickle: run code from the file if it cannot be read otherwise.
         factory: for a file of weights alone (a state_dict): makes the module that they are for.
+        tables: for safetensors with several tables and without a factory: the name of the one that is wanted.
 
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
     if not isinstance(model, nn.Module):
-        return load_program(Path(model), inputs, allow_pickle, factory)
+        vectors = load_vectors(Path(model), tables, inputs) if factory is None else None
+        return load_program(Path(model), inputs, allow_pickle, factory) if vectors is None else vectors
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
@@ -182,7 +187,7 @@ def compress(
             if output is not None:
                 raise BadInputError("output: got one for a module: leave it out, and save what this returns")
             return compress_module(model, plan, *given)
-        program = model if isinstance(model, Program) else load(model)
+        program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, plan, *given)
         _keep_source(program, Path(output))

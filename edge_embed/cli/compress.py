@@ -74,7 +74,7 @@ def compress(
     with out.progress() as progress, _drawing(plot, force, model, given["output"]) as draw:
         counts = _counts(counted)
         wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress}
-        _, report = workflow.compress(load(model), **wanted)
+        _, report = workflow.compress(load(model, wanted["modules"]), **wanted)
         draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)
 

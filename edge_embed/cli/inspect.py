@@ -14,7 +14,7 @@ from edge_embed.cli.output import Output, output_options
 @click.option("--verify", is_flag=True, help="Check the hash of every table, and of nothing else.")
 @output_options
 def inspect(out: Output, file: Path, verify: bool) -> None:
-    """Show what a saved model, packed, ONNX, ORT or TFLite file contains, table by table."""
+    """Show what a saved model, packed, ONNX, ORT, TFLite or word vector file contains, table by table."""
     from edge_embed.inspection.inspect import inspect_file
     from edge_embed.inspection.render import render_file
 

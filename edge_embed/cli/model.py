@@ -14,7 +14,7 @@ from edge_embed.cli.output import Command
 if TYPE_CHECKING:
     from edge_embed.program.program import Program
 
-Load = Callable[[Path], "Program"]
+Load = Callable[..., "Program"]
 
 FILE = click.Path(path_type=Path)
 
@@ -44,7 +44,14 @@ def model_options(command: Command) -> Command:
     return with_load
 
 
-def _load(model: Path, declared: tuple[str, ...], factory: str | None, allow_pickle: bool) -> "Program":
+def _load(
+    model: Path,
+    tables: tuple[str, ...] = (),
+    *,
+    declared: tuple[str, ...],
+    factory: str | None,
+    allow_pickle: bool,
+) -> "Program":
     from edge_embed import workflow
     from edge_embed.program.input_spec import parse_input
     from edge_embed.program.state_dict import import_factory
@@ -55,6 +62,7 @@ def _load(model: Path, declared: tuple[str, ...], factory: str | None, allow_pic
             inputs=[parse_input(text) for text in declared],
             allow_pickle=allow_pickle,
             factory=None if factory is None else import_factory(factory),
+            tables=tables,
         )
 
 

@@ -17,7 +17,7 @@ _ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
 _TFLITE = b"TFL3"
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
-    "model"
+    "model, or word vectors (word2vec, GloVe, fastText, model2vec)"
 )
 
 
@@ -26,7 +26,8 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
 
     Args:
         path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model
-            (whose external data lies beside it), what ONNX Runtime made of one, ``.ort``, or a ``.tflite`` model.
+            (whose external data lies beside it), what ONNX Runtime made of one, ``.ort``, a ``.tflite`` model, a file
+            of word vectors, or the folder of a model2vec model.
         verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
             A saved program has a checksum on every member instead, which is always compared.
 
@@ -42,6 +43,8 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
 
 
 def _inspector(path: Path) -> Inspector:
+    if path.is_dir():
+        return _vectors
     start, size = _start_of(path)
     if not size:
         raise BadInputError(f"{path}: is empty, {_EXPECTED}")
@@ -61,7 +64,7 @@ def _inspector(path: Path) -> Inspector:
         return by_suffix[suffix]
     if start[0] == 0x08:  # a protobuf message that begins with field 1, a number, as every ONNX model does
         return _onnx
-    raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
+    return _vectors
 
 
 def _start_of(path: Path) -> tuple[bytes, int]:
@@ -149,6 +152,18 @@ def _tflite(path: Path, verify: bool) -> FileReport:
     from edge_embed.inspection.tflite_file import inspect_tflite  # noqa: PLC0415
 
     return inspect_tflite(path, verify)
+
+
+def _vectors(path: Path, verify: bool) -> FileReport:
+    from edge_embed.inspection.vectors_file import inspect_vectors  # noqa: PLC0415
+
+    report = inspect_vectors(path, verify)
+    if report is None and path.is_dir():
+        raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
+    if report is None:
+        start, _ = _start_of(path)
+        raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
+    return report
 
 
 def _onnx(path: Path, verify: bool) -> FileReport:

@@ -22,6 +22,7 @@ _KINDS = {
     "onnx": "ONNX model",
     "ort": "model in ORT format",
     "tflite": "TFLite model",
+    "vectors": "word vectors",
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _MOST_NAMES = 20

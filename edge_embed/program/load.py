@@ -91,7 +91,8 @@ def _foreign(path: Path, start: bytes) -> str:
     if start.startswith(_PICKLE):
         return (
             "is a bare pickle (the torch.save format before 1.6), which can run code: refused; "
-            f"{_SAVE_INSTEAD}, or, if you trust whoever made it, --allow-pickle runs code from the file"
+            f"{_SAVE_INSTEAD}, word vectors with gensim's save_word2vec_format, or, if you trust whoever made it, "
+            "--allow-pickle runs code from the file"
         )
     if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
         return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"
@@ -101,7 +102,7 @@ def _foreign(path: Path, start: bytes) -> str:
         start[:1] == b"\x08" and 0 < start[1] < 32 and start[2:3] in (b"\x12", b"\x1a", b":")
     ):
         return f"is an ONNX file, exported already: {_SAVE_INSTEAD}"
-    return f"is no saved model: {_SAVE_INSTEAD}"
+    return f"is no saved model and no file of word vectors: {_SAVE_INSTEAD}"
 
 
 def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:

@@ -1,0 +1,88 @@
+"""Tells by its content whether a file holds word vectors, and in which format."""
+
+import os
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.fasttext_bin import MAGIC, read_fasttext
+from edge_embed.importers.model2vec import is_model2vec, model_in, read_model2vec
+from edge_embed.importers.program import program_of
+from edge_embed.importers.rows import header_of
+from edge_embed.importers.safetensors_file import read_safetensors
+from edge_embed.importers.stream import begin
+from edge_embed.importers.vectors import Vectors
+from edge_embed.importers.word2vec_binary import read_word2vec_binary
+from edge_embed.importers.word2vec_text import is_number, read_word2vec_text
+from edge_embed.packed.manifest import located
+from edge_embed.program.program import Program, ProgramInput
+
+Reader = Callable[[], Vectors]
+_START_BYTES = 1 << 16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def load_vectors(path: Path, tables: Collection[str] = (), inputs: Collection[ProgramInput] = ()) -> Program | None:
+    """A model of one table, if this is a file of vectors, and None if it is something else.
+
+    Args:
+        path: a file, or the folder of a model2vec model.
+        tables: of a safetensors file with several tables, the name of the one that is wanted.
+        inputs: what was said of the inputs of a model; of this one it is known.
+
+    Raises:
+        BadInputError: the file is damaged or not understood, or the choice is not clear.
+        EdgeEmbedError: a library is not installed that the format needs.
+    """
+    with located(str(path)):
+        reader = _reader(path, tables)
+        if reader is None:
+            return None
+        if inputs:
+            raise BadInputError(
+                "is a file of vectors, whose input is ids: leave --input away; or, for the weights of a model, "
+                "--model package.module:function makes it"
+            )
+        return program_of(reader())
+
+
+def _reader(path: Path, tables: Collection[str]) -> Reader | None:
+    if path.is_dir():
+        inside = model_in(path)
+        return None if inside is None else _of_safetensors(inside, tables)
+    try:
+        with path.open("rb") as file:
+            first, size = file.read(9), os.fstat(file.fileno()).st_size
+    except OSError:
+        return None
+    if first[8:] == b"{" and int.from_bytes(first[:8], "little") <= size - 8:
+        return _of_safetensors(path, tables)
+    start = begin(path, _START_BYTES)
+    if start.startswith(MAGIC):
+        return partial(read_fasttext, path)
+    return _of_rows(path, start)
+
+
+def _of_safetensors(path: Path, tables: Collection[str]) -> Reader:
+    return partial(read_model2vec, path) if is_model2vec(path) else partial(read_safetensors, path, tables)
+
+
+def _of_rows(path: Path, start: bytes) -> Reader | None:
+    """The reader of a file that has a row for each token, as text or behind a line of text."""
+    lines = start.split(b"\n")
+    if len(start) == _START_BYTES and len(lines) > 1:
+        lines.pop()  # it may be cut
+    if header_of(lines[0]) is not None:
+        return partial(read_word2vec_text if _are_rows(lines[1:]) else read_word2vec_binary, path)
+    if not _are_rows(lines):
+        return None
+    if start.startswith(_BYTE_ORDER_MARK):
+        raise BadInputError("begins with a byte order mark: save it as UTF-8 without one")
+    return partial(read_word2vec_text, path)
+
+
+def _are_rows(lines: list[bytes]) -> bool:
+    """Whether most lines have numbers behind their first field: some may be damaged."""
+    fields = [found for line in lines if (found := line.split())]
+    return 2 * sum(any(map(is_number, found[1:][-2:])) for found in fields) > len(fields)

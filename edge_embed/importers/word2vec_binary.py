@@ -1,0 +1,74 @@
+"""word2vec binary: a line ``rows columns``, then a token, a space and float32 numbers for each row.
+
+The tool of word2vec ends a row with a newline, gensim does not: newlines before a token are no part of it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of
+from edge_embed.importers.stream import BLOCK, measure, opened
+from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
+
+_NUMBER = np.dtype("<f4")
+_MAX_HEADER_BYTES = 64
+
+
+def read_word2vec_binary(path: Path) -> Vectors:
+    """Read a binary file of vectors, plain or gzip.
+
+    Raises:
+        BadInputError: it ends too early or too late, or holds a token that is no UTF-8 or a number that is not finite;
+            the row is named, from 1 on.
+    """
+    extent = measure(path)
+    with opened(path) as stream:
+        header = stream.readline(_MAX_HEADER_BYTES)
+        num_rows, num_columns = header_of(header) or (0, 0)
+        check_size(num_rows, num_columns)
+        least = num_rows * (2 + num_columns * _NUMBER.itemsize)
+        if least > extent.num_bytes - len(header):
+            raise BadInputError(
+                f"says {num_rows} rows of {num_columns} numbers, which take {least} bytes or more, but has "
+                f"{extent.num_bytes - len(header)}: fetch it again"
+            )
+        table = np.empty((num_rows, num_columns), np.float32)
+        tokens = [decoded(token, f"row {row + 1}") for row, token in enumerate(_records(stream, table))]
+    check_finite(table, lambda row: f"row {row + 1} ({tokens[row]!r:.80})")
+    return unique_vectors(table, tokens, path)
+
+
+def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:
+    """The token of each row, whose numbers are put into the table."""
+    num_rows, num_columns = table.shape
+    width = num_columns * _NUMBER.itemsize
+    buffer, at = b"", 0
+    for row in range(num_rows):
+        space = buffer.find(b" ", at)
+        if space < 0 or space + 1 + width > len(buffer):
+            buffer, at = buffer[at:] + stream.read(BLOCK + width), 0
+            space = _end_of_token(buffer, row)
+        begin = space + 1
+        if begin + width > len(buffer):
+            raise BadInputError(f"row {row + 1}: the file ends in it, {num_rows} rows are expected: fetch it again")
+        table[row] = np.frombuffer(buffer, _NUMBER, num_columns, begin)
+        yield buffer[at:space].lstrip(b"\n")
+        at = begin + width
+    if (buffer[at:] + stream.read(BLOCK)).strip(b"\n"):
+        raise BadInputError(f"goes on after the {num_rows} rows that it says it has: fetch it again")
+
+
+def _end_of_token(buffer: bytes, row: int) -> int:
+    """Where the space after the token is that a buffer begins with."""
+    space = buffer.find(b" ", 0, MAX_TOKEN_BYTES + 2)
+    if space < 0:
+        raise BadInputError(
+            f"row {row + 1}: has no token of at most {MAX_TOKEN_BYTES} bytes with a space after it: the file is "
+            "damaged, or no word2vec file"
+        )
+    return space

@@ -1,0 +1,232 @@
+"""word2vec and GloVe files, against gensim, which writes and reads them."""
+
+import gzip
+import tracemalloc
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers import stream, word2vec_text
+from edge_embed.importers.find import load_vectors
+
+WORDS = ["the", "straße", "日本語", "naïve", "🙂", "x.y", "don't", "\u00a0", "5", "-1.5"]
+
+
+def read(path):
+    """Tokens and table of a file."""
+    program = load_vectors(path)
+    return list(program.vocabulary), program.module.weight("vectors.weight").numpy()
+
+
+def refused(path, content, match):
+    path.write_bytes(content)
+    with pytest.raises(BadInputError, match=match) as caught:
+        load_vectors(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.fixture
+def vectors():
+    made = KeyedVectors(7)
+    made.add_vectors(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 7)).astype(np.float32))
+    return made
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    for module in (stream, word2vec_text):
+        monkeypatch.setattr(module, "BLOCK", 1 << 14)
+
+
+class TestAsGensimWritesThem:
+    @pytest.mark.parametrize("name", ["v.txt", "v.txt.gz", "v.any"])
+    @pytest.mark.parametrize("header", [True, False])
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_tokens_and_numbers_are_the_same(self, vectors, tmp_path, name, header, binary):
+        if binary and not header:
+            return  # there is no such format
+        vectors.save_word2vec_format(tmp_path / name, binary=binary, write_header=header)
+        tokens, table = read(tmp_path / name)
+        assert tokens == WORDS
+        np.testing.assert_array_equal(table, vectors.vectors)
+
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_of_equal_tokens_the_first_row_stays(self, tmp_path, caplog, binary):
+        path, names = tmp_path / "v", ["a", "b", "a", "c", "b", "d"]
+        rows = [np.float32([at, -at]) for at in range(6)]
+        if binary:
+            content = b"".join(f"{name} ".encode() + row.tobytes() for name, row in zip(names, rows, strict=True))
+        else:
+            content = b"".join(f"{name} {row[0]} {row[1]}\n".encode() for name, row in zip(names, rows, strict=True))
+        path.write_bytes(b"6 2\n" + content)
+        tokens, table = read(path)
+        gensims = KeyedVectors.load_word2vec_format(path, binary=binary)
+        assert tokens == list(gensims.key_to_index) == ["a", "b", "c", "d"]
+        np.testing.assert_array_equal(table, gensims.vectors[:4])  # behind them, rows that gensim has not filled
+        assert "2 rows left out, whose tokens have one already: 'a', 'b'" in caplog.text
+
+
+class TestOtherWriters:
+    def test_text_of_the_first_tools_has_a_space_before_the_end_of_a_line(self, tmp_path):
+        (tmp_path / "v.vec").write_bytes(b"2 3\nthe 0.1 -2e-3 3 \nof 4 .5 +6. \n")
+        tokens, table = read(tmp_path / "v.vec")
+        assert tokens == ["the", "of"]
+        np.testing.assert_array_equal(table, np.float32([[0.1, -2e-3, 3], [4, 0.5, 6]]))
+
+    def test_binary_of_word2vec_has_a_newline_after_each_row(self, tmp_path):
+        rows = np.random.default_rng(1).normal(size=(3, 4)).astype("<f4")
+        names = [b"the", b"of", b"to"]
+        records = (name + b" " + row.tobytes() + b"\n" for name, row in zip(names, rows, strict=True))
+        (tmp_path / "v.bin").write_bytes(b"3 4\n" + b"".join(records))
+        tokens, table = read(tmp_path / "v.bin")
+        assert tokens == ["the", "of", "to"]
+        np.testing.assert_array_equal(table, rows)
+
+    @pytest.mark.parametrize("separator", [b" ", b"\t", b"  "])
+    @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n\n", b""])
+    def test_separators_and_ends_of_lines(self, tmp_path, separator, end):
+        lines = [separator.join(fields) for fields in ([b"the", b"1", b"2"], [b"of", b"3", b"4"])]
+        (tmp_path / "v").write_bytes(lines[0] + (end[:2].strip(b"\n") + b"\n") + lines[1] + end)
+        tokens, table = read(tmp_path / "v")
+        assert tokens == ["the", "of"]
+        np.testing.assert_array_equal(table, [[1, 2], [3, 4]])
+
+    def test_tokens_of_glove_may_have_spaces(self, tmp_path):
+        (tmp_path / "g.txt").write_bytes(b"the 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
+        tokens, table = read(tmp_path / "g.txt")
+        assert tokens == ["the", ". . .", "at name@domain.com"]
+        np.testing.assert_array_equal(table, [[1, 2], [3, 4], [5, 6]])
+
+    def test_the_first_token_may_have_spaces(self, tmp_path):
+        (tmp_path / "g.txt").write_bytes(b". . 3 4\nthe 1 2\nof 5 6\n")
+        assert read(tmp_path / "g.txt")[0] == [". .", "the", "of"]
+
+
+TOKENS = st.lists(
+    st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \t\n\r\x0b\x0c"), min_size=1, max_size=8),
+    min_size=1,
+    max_size=9,
+    unique=True,
+)
+NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def tables(draw):
+    tokens = draw(TOKENS)
+    return tokens, draw(arrays(np.float32, (len(tokens), draw(st.integers(1, 5))), elements=NUMBERS))
+
+
+class TestAnyTable:
+    @given(tables(), st.booleans())
+    def test_text_comes_back(self, tmp_path_factory, made, header):
+        tokens, table = made
+        path = tmp_path_factory.mktemp("v") / "v"
+        start = [f"{table.shape[0]} {table.shape[1]}"] if header else []
+        lines = [f"{token} {' '.join(map(repr, row.tolist()))}" for token, row in zip(tokens, table, strict=True)]
+        # What looks like something else: a byte order mark; a first row that could be a header.
+        if not header and (tokens[0].startswith("\ufeff") or (tokens[0].isdigit() and table.shape[1] == 1)):
+            return
+        path.write_bytes("\n".join([*start, *lines]).encode())
+        assert read(path)[0] == tokens
+        np.testing.assert_array_equal(read(path)[1], table)
+
+    @given(tables(), st.booleans())
+    def test_binary_comes_back(self, tmp_path_factory, made, newline):
+        tokens, table = made
+        path = tmp_path_factory.mktemp("v") / "v"
+        records = [
+            token.encode() + b" " + row.tobytes() + b"\n" * newline for token, row in zip(tokens, table, strict=True)
+        ]
+        path.write_bytes(b"%d %d\n" % table.shape + b"".join(records))
+        assert read(path)[0] == tokens
+        np.testing.assert_array_equal(read(path)[1], table)
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("content", "match"),
+        [
+            (b"the 1 2\nof 3\nto 4 5\n", "line 2: got 1 numbers, expected 2"),
+            (b"the 1 2\nof 3 4 5\nto 4 5\n", "line 2: got 3 numbers, expected 2"),
+            (b"the 1 2\nof 3 x4\nto 4 5\n", "line 2: got b'x4', expected a number"),
+            (b"the 1 2\nof 3 nan\nto 4 5\n", r"line 2 \(b'of'\): holds NaN"),
+            (b"the 1 2\nof 3 inf\nto 4 5\n", r"line 2 \(b'of'\): holds NaN, an infinity"),
+            (b"the 1 2\nof 3 1e39\nto 4 5\n", r"line 2 \(b'of'\): .* too large"),
+            (b"the 1 2\n\nto 4 5\n", "line 2: is empty, expected a token and 2 numbers"),
+            (b"the 1 2\n 4 5\nto 4 5\n", "line 2: its token is empty"),
+            (b"the 1 2\nf\xfcr 3 4\nto 4 5\n", r"line 2: the token b'f\\xfcr' is not UTF-8"),
+            (b"\xef\xbb\xbfthe 1 2\nto 4 5\n", "byte order mark"),
+            (b"3 2\nthe 1 2\nto 4 5\n", "line 1: says 3 rows"),
+            (b"1 2\nthe 1 2\nto 4 5\n", "line 1: says 1 rows, the file has 2"),
+            (b"2 3\nthe 1 2\nto 4 5\n", "line 2: got 2 numbers, expected 3|room for"),
+            (b"2 1\nthe 1 2\nto 4 5\n", "line 2: got 2 numbers, expected 1"),
+            (b"0 2\nthe 1 2\n", "got 0 rows of 2 numbers"),
+            (b"2 0\nthe 1 2\n", "got 2 rows of 0 numbers"),
+        ],
+    )
+    def test_text_names_the_line(self, tmp_path, content, match):
+        refused(tmp_path / "v.txt", content, match)
+        refused(tmp_path / "v.txt.gz", gzip.compress(content), match)
+
+    @pytest.mark.parametrize(
+        ("rows", "match"),
+        [
+            (b"a \0\0\x80?b \0\0\x80", "which take 12 bytes or more, but has 11"),
+            (b"a \0\0\x80?bcd \0\0\x80", "row 2: the file ends in it"),
+            (b"a \0\0\x80?b\0\0\0\0\0\x80?", "row 2: has no token"),
+            (b"a \0\0\x80?b \0\0\x80?c", "goes on after the 2 rows"),
+            (b"a \0\0\x80?b \0\0\xc0\x7f", r"row 2 \('b'\): holds NaN"),
+            (b"a \0\0\x80?\xfc \0\0\x80?", "row 2: the token .* is not UTF-8"),
+            (b"a \0\0\x80? \0\0\x80?b", "row 2: its token is empty"),
+            (b"\0" * 70_000 + b" \0\0\x80?b \0\0\x80?", "row 1: has no token of at most 65536 bytes"),
+        ],
+    )
+    def test_binary_names_the_row(self, tmp_path, rows, match):
+        refused(tmp_path / "v.bin", b"2 1\n" + rows, match)
+
+    def test_a_line_in_a_later_block_has_its_number(self, tmp_path, small_blocks):
+        lines = [b"w%d 0.125 0.25" % at for at in range(4000)]
+        lines[3990] += b"x"
+        refused(tmp_path / "v.txt", b"\n".join(lines), "line 3991: got b'0.25x', expected a number")
+
+    def test_empty_lines_between_blocks_have_their_number(self, tmp_path, small_blocks):
+        lines = [b"a 1", *[b""] * 5000, b"b 1"]
+        refused(tmp_path / "v.txt", b"\n".join(lines), "line 2: is empty")
+
+    def test_a_line_without_end(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(word2vec_text, "_MAX_LINE_BYTES", 1000)
+        refused(tmp_path / "v.txt", b"a 1 2\nb 1 " + b"2" * (5 << 20), "line 2: is longer than 1000 bytes")
+
+    @pytest.mark.parametrize("rest", [b"a 1 2\n", b"a \0\0\x80?\0\0\x80?"])
+    @pytest.mark.parametrize("header", [b"99999999999 2\n", b"1000000 1000000\n", b"2 99999999999\n"])
+    def test_sizes_beyond_the_file_take_no_memory(self, tmp_path, header, rest):
+        tracemalloc.start()
+        refused(tmp_path / "v", header + rest, "rows of")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 20 << 20
+
+    def test_damaged_gzip(self, tmp_path):
+        whole = gzip.compress(b"".join(b"w%d 0.125 0.25\n" % (at * 7919) for at in range(1000)))
+        refused(tmp_path / "v.gz", whole[:-9], "damaged gzip file")
+        refused(tmp_path / "v.gz", whole[:500] + b"\0\0\0\0" + whole[504:], "damaged gzip file")
+
+    def test_gzip_that_fills_the_memory(self, tmp_path):
+        refused(tmp_path / "v.gz", gzip.compress(b"a 0 0\n" * 3_000_000), "more than 100 times its compressed size")
+
+
+def test_a_table_is_read_without_a_copy_of_it(tmp_path, small_blocks):
+    table = np.random.default_rng(0).normal(size=(10_000, 100)).astype(np.float32)  # 4 MB, in more than 100 blocks
+    lines = (f"w{at} {' '.join(map('%.4f'.__mod__, row))}" for at, row in enumerate(table.tolist()))
+    (tmp_path / "v.txt").write_text("\n".join(lines))
+    tracemalloc.start()
+    load_vectors(tmp_path / "v.txt")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.6 * table.nbytes  # with tokens, and what a program is made of
