@@ -140,6 +140,23 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
             raise BadInputError(f"{output}: is read by this command: choose another output path")
 
 
+def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath], force: bool) -> None:
+    """Refuse what could not be written after minutes of work.
+
+    Args:
+        outputs: the file to write, and others that may come with it.
+        inputs: what the command reads.
+        force: overwrite existing files.
+
+    Raises:
+        BadInputError: an output has no name, is read too, or as for `check_target`.
+    """
+    if not outputs[0].name:
+        raise BadInputError(f"{str(outputs[0])!r}: is no name of a file: add one to the path")
+    keep_inputs(outputs, inputs)
+    check_target(outputs[0], force)
+
+
 def check_once(outputs: Mapping[str, Path]) -> None:
     """Refuse one path for two outputs.
 

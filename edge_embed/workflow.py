@@ -13,17 +13,25 @@ from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.exporters.onnx.foreign.compress import compress_onnx
 from edge_embed.exporters.onnx.storage import ExternalData
+from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
-from edge_embed.files import StrPath, keep_inputs, new_file
-from edge_embed.files import check_target as check_output
+from edge_embed.files import StrPath, check_output, keep_inputs, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_vectors
-from edge_embed.lowering.compress import CompressedModule, CompressedProgram, compress_module, compress_program
+from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
+from edge_embed.lowering.compress import (
+    CompressedFile,
+    CompressedModule,
+    CompressedProgram,
+    compress_module,
+    compress_program,
+)
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
 from edge_embed.program.capture import ExampleInputs
@@ -121,7 +129,11 @@ def compress(model: nn.Module, method: str = "auto", **wanted: Any) -> Compresse
 
 
 @overload
-def compress(model: StrPath | Program, method: str = "auto", **wanted: Any) -> CompressedProgram: ...
+def compress(model: Program, method: str = "auto", **wanted: Any) -> CompressedProgram: ...
+
+
+@overload
+def compress(model: StrPath, method: str = "auto", **wanted: Any) -> CompressedProgram | CompressedFile: ...
 
 
 def compress(
@@ -140,36 +152,39 @@ def compress(
     force: bool = False,
     progress: Progress = _silent,
     **sizes: Any,
-) -> CompressedModule | CompressedProgram:
+) -> CompressedModule | CompressedProgram | CompressedFile:
     """Put compressed tables in the place of dense ones, in a model that is trained already.
 
     Wanted is one of ``ratio``, ``budget``, ``min_cosine``, or sizes of a method. Of several settings that serve the one
     nearest to the dense table is taken, and for ``min_cosine`` the smallest; the others are in the report.
 
     Args:
-        model: a module, which stays as it is; the path of a saved model, or a program (`edge_embed.workflow.load`).
+        model: a module, which stays as it is; the path of a saved model, of word vectors, or of an ONNX or TFLite file
+            of any tool; or a program (`edge_embed.workflow.load`).
         method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
             decompositions), ``low_rank`` (one of them, as a tensor train of two cores), or ``auto``: all of these.
         ratio: bytes of each table, as the model holds it, over those of its packed form, at least.
         budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
         min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
-        modules: names of the layers whose tables are wanted, ``nn.Linear`` too. By default all tables that rows are
-            looked up of and that hold a twentieth of the model; tied heads follow their table.
+        modules: names of the layers whose tables are wanted, ``nn.Linear`` too; of an ONNX or TFLite file, of the
+            constants. By default all tables that rows are looked up of and that hold a twentieth of the model; tied
+            heads follow their table.
         counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows count more in what
             is measured, and with dpq, ant and low_rank come nearer to the dense ones.
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
         checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call
             goes on from them. They take about as much as the compressed tables; tt, tr and low_rank have none.
-        output: of a saved model: where the compressed one is written, as by `save`.
+        output: of a saved model: where the compressed one is written, as by `save`; of an ONNX or TFLite file,
+            which needs one, as a file like it.
         force: overwrite an existing file.
         progress: called with (step, done, in all).
         sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant) or
             ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of the layers.
 
     Returns:
-        ``model``: a copy with compressed layers (frozen, unless they are trainable), or a program for `export`, and
-        ``report``: how near they are.
+        ``model``: a copy with compressed layers (frozen, unless they are trainable), a program for `export`, or the
+        path of the ONNX or TFLite file that was written, and ``report``: how near they are.
 
     Raises:
         BadInputError: if what is wanted is not clear, a name is of no table, or no table is worth it or can be replaced
@@ -187,14 +202,25 @@ def compress(
             if output is not None:
                 raise BadInputError("output: got one for a module: leave it out, and save what this returns")
             return compress_module(model, plan, *given)
+        if not isinstance(model, Program) and (in_place := _in_place(Path(model))):
+            if output is None:
+                raise BadInputError(f"output: got none for {model}: give the path to write")
+            return in_place(Path(model), plan, *given, Path(output), force)
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, plan, *given)
         _keep_source(program, Path(output))
-        check_output(Path(output), force)  # refused now, before minutes of work
+        check_output([Path(output)], [], force)
         compressed = compress_program(program, plan, *given)
         with new_file(output, force=force) as temporary:
             return compressed._replace(model=rewrite_program(compressed.model, temporary))
+
+
+def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
+    """What compresses a file that a runtime opens, whatever tool it is of; None for other files."""
+    if is_onnx_file(path):
+        return compress_onnx
+    return compress_tflite if is_tflite_file(path) else None
 
 
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:

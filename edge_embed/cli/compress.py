@@ -13,6 +13,7 @@ from edge_embed.cli.output import Command, Output, output_options
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from edge_embed.program.program import Program
     from edge_embed.report.compressed import CompressReport
 
 _SIZES = {
@@ -66,7 +67,10 @@ def compress(
     force: bool,
     **given: Any,
 ) -> None:
-    """Put compressed tables in the place of MODEL's dense ones, without training."""
+    """Put compressed tables in the place of MODEL's dense ones, without training.
+
+    MODEL is a saved model, a file of word vectors, or an ONNX or TFLite file of any tool.
+    """
     from edge_embed import workflow
     from edge_embed.report.compressed_tables import shown
 
@@ -74,9 +78,20 @@ def compress(
     with out.progress() as progress, _drawing(plot, force, model, given["output"]) as draw:
         counts = _counts(counted)
         wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress}
-        _, report = workflow.compress(load(model, wanted["modules"]), **wanted)
+        _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)
+
+
+def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program":
+    """What is compressed: a file that a runtime opens says all of itself."""
+    from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
+
+    if not (is_onnx_file(model) or is_tflite_file(model)):
+        return load(model, tables)
+    if load.given:
+        raise click.UsageError(f"{', '.join(load.given)}: is for files of PyTorch: leave it out for {model.name}")
+    return model
 
 
 @contextmanager

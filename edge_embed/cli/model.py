@@ -1,9 +1,10 @@
 """The model that a command is given: options that say how it is loaded."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,38 @@ from edge_embed.cli.output import Command
 if TYPE_CHECKING:
     from edge_embed.program.program import Program
 
-Load = Callable[..., "Program"]
-
 FILE = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Loads a saved model, by what the options say of it."""
+
+    declared: tuple[str, ...]
+    factory: str | None
+    allow_pickle: bool
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given."""
+        given = {"--input": self.declared, "--model": self.factory, "--allow-pickle": self.allow_pickle}
+        return [name for name, value in given.items() if value]
+
+    def __call__(self, model: Path, tables: tuple[str, ...] = ()) -> "Program":
+        """The program of a file; of one that has several tables, of those that are named."""
+        from edge_embed import workflow
+        from edge_embed.program.input_spec import parse_input
+        from edge_embed.program.state_dict import import_factory
+
+        runs_code = self.allow_pickle or self.factory is not None
+        with importing_from(Path.cwd()) if runs_code else nullcontext():
+            return workflow.load(
+                model,
+                inputs=[parse_input(text) for text in self.declared],
+                allow_pickle=self.allow_pickle,
+                factory=None if self.factory is None else import_factory(self.factory),
+                tables=tables,
+            )
 
 
 def model_options(command: Command) -> Command:
@@ -38,32 +68,9 @@ def model_options(command: Command) -> Command:
     @click.option("--allow-pickle", is_flag=True, help="Load by unpickling. This runs code from the file.")
     @wraps(command)
     def with_load(*, declared: tuple[str, ...], factory: str | None, allow_pickle: bool, **given: Any) -> None:
-        load = partial(_load, declared=declared, factory=factory, allow_pickle=allow_pickle)
-        command(load=load, **given)
+        command(load=Load(declared, factory, allow_pickle), **given)
 
     return with_load
-
-
-def _load(
-    model: Path,
-    tables: tuple[str, ...] = (),
-    *,
-    declared: tuple[str, ...],
-    factory: str | None,
-    allow_pickle: bool,
-) -> "Program":
-    from edge_embed import workflow
-    from edge_embed.program.input_spec import parse_input
-    from edge_embed.program.state_dict import import_factory
-
-    with importing_from(Path.cwd()) if allow_pickle or factory is not None else nullcontext():
-        return workflow.load(
-            model,
-            inputs=[parse_input(text) for text in declared],
-            allow_pickle=allow_pickle,
-            factory=None if factory is None else import_factory(factory),
-            tables=tables,
-        )
 
 
 @contextmanager

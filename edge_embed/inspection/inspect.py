@@ -84,6 +84,16 @@ def is_ort_format(start: bytes) -> bool:
     return start[4:8] == _ORT
 
 
+def is_onnx_file(path: Path) -> bool:
+    """Whether a file is an ONNX model, or by its name was to be one; False where it cannot be read."""
+    if path.suffix.lower() == ".onnx":
+        return True
+    try:
+        return _inspector(path) is _onnx
+    except BadInputError:
+        return False
+
+
 def is_tflite_file(path: Path) -> bool:
     """Whether a file is a TFLite model, or by its name was to be one; False where it cannot be read."""
     if path.suffix.lower() == ".tflite":

@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.model_file import dtype_name, parse_model
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.onnx_tables import OnnxTable, called_by_bodies, check_specs, nodes_of, tables_of_nodes
-from edge_embed.inspection.onnx_weights import Weights, dtype_name
+from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.inspection.report import (
     DenseInfo,
     FileReport,
@@ -28,7 +28,6 @@ from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
 from edge_embed.packed.tt_shape import TTShape
 
-_PROTOBUF_LIMIT = 2**31 - 1
 # Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
 _MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
@@ -56,7 +55,7 @@ class _Inspection:
     def __init__(self, path: Path, verify: bool) -> None:
         self._path, self._verify = path, verify
         self._file_bytes = path.stat().st_size
-        self._model = _parse(path, self._file_bytes)
+        self._model = parse_model(path)
         self._weights = Weights(path, self._model)
         self._nodes = nodes_of(self._model)
         self._properties = _properties(self._model)
@@ -223,18 +222,6 @@ def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable
     """A table by its entry in the manifest: no node uses it, or the node does not show its sizes."""
     names = {tensor: f"{name}.{tensor}" for tensor in noted.shape.tensor_specs()}
     return OnnxTable(name, noted.method, noted.shape, noted.padding_idx, used.initializers if used else names)
-
-
-def _parse(path: Path, size: int) -> ModelProto:
-    if size > _PROTOBUF_LIMIT:
-        raise BadInputError(f"got {size} bytes, expected at most {_PROTOBUF_LIMIT}, as protobuf allows")
-    try:
-        model: ModelProto = ModelProto.FromString(path.read_bytes())
-    except DecodeError as error:
-        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
-    if model.ir_version < 1 or not model.opset_import or not model.graph.node:
-        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
-    return model
 
 
 def _properties(model: ModelProto) -> dict[str, str]:

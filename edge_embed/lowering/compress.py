@@ -1,6 +1,7 @@
 """A model with compressed tables in the place of dense ones: a module, or a saved program."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -26,6 +27,13 @@ class CompressedProgram(NamedTuple):
     """A copy of a program, and what became of its tables."""
 
     model: Program
+    report: CompressReport
+
+
+class CompressedFile(NamedTuple):
+    """A file that was written for a runtime, and what became of the tables of the one it was made from."""
+
+    model: Path
     report: CompressReport
 
 

@@ -58,15 +58,19 @@ class Manifest:
         }
 
 
-def write_manifest(tables: Mapping[str, Packed]) -> str:
+def write_manifest(tables: Mapping[str, Packed], before: str | None = None) -> str:
     """The manifest of some tables.
+
+    Args:
+        tables: By name.
+        before: A manifest that is correct, whose tables, of other names, stay in it.
 
     Raises:
         BadInputError: There is no table, or a name cannot be used.
     """
     if not tables:
         raise BadInputError("no tables to save, expected at least one")
-    entries = {}
+    entries = {} if before is None else dict(json.loads(before)["tables"])
     for name, table in tables.items():
         _check_name(name)
         entries[name] = {

@@ -75,15 +75,19 @@ class CompressReport:
 
     Attributes:
         tables: that rows are looked up of, and others that were asked for.
-        dense_bytes: of all numbers of the model as it was.
+        dense_bytes: of all numbers of the model as it was; of an ONNX model, of its files.
+        written_bytes: of the files that were written, where these are counted.
     """
 
     tables: tuple[CompressedTable, ...]
     dense_bytes: int
+    written_bytes: int | None = None
 
     @property
     def compressed_bytes(self) -> int:
-        """Of all numbers of the model with packed tables."""
+        """Of all numbers, or of the files, of the model with packed tables."""
+        if self.written_bytes is not None:
+            return self.written_bytes
         found = (table.fidelity for table in self.tables if table.fidelity)
         return self.dense_bytes - sum(one.dense_bytes - one.packed_bytes for one in found)
 

@@ -12,9 +12,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.model_file import ExternalTensor
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
 from edge_embed.inspection.inspect import is_ort_format
-from edge_embed.inspection.onnx_weights import ExternalTensor, Weights
+from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.form import TensorSpec
 from edge_embed.packed.manifest import Manifest, parse_manifest

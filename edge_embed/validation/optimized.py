@@ -15,8 +15,8 @@ import onnxruntime as ort
 from onnx import GraphProto, TensorProto
 
 from edge_embed.errors import one_line
+from edge_embed.exporters.onnx.model_file import expected_bytes
 from edge_embed.exporters.onnx.names import DOMAIN
-from edge_embed.inspection.onnx_weights import expected_bytes
 from edge_embed.report.results import Check, LoadedSize
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
+from edge_embed.exporters.onnx.model_file import ExternalTensor, tensors_of_graph
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
-from edge_embed.inspection.onnx_weights import ExternalTensor, tensors_of_graph
 from edge_embed.report.parts import FILE_PARTS, SizePart
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.tables import Table

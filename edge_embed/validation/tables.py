@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import NodeProto
 
-from edge_embed.exporters.onnx.export import METHODS as ONNX_METHODS
+from edge_embed.exporters.onnx.bodies import METHODS as ONNX_METHODS
 from edge_embed.exporters.onnx.method import OnnxMethod
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone

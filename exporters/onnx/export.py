@@ -21,10 +21,9 @@ from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
-from edge_embed.exporters.onnx.ant import ANT
+from edge_embed.exporters.onnx.bodies import METHODS, OPERATORS, needed_bodies
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
-from edge_embed.exporters.onnx.dpq import DPQ
-from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
+from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -36,20 +35,15 @@ from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
 from edge_embed.exporters.onnx.storage import (
     ExternalData,
     goes_external,
-    has_weights_file,
+    new_model,
     weights_file,
     write_model,
 )
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
-from edge_embed.exporters.onnx.tt import ORDERED_TT, TT
-from edge_embed.files import new_files
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
-
-METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT, ORDERED_TT)
-_OPERATORS = {operator.op_type: operator for method in METHODS for operator in method.uses}
 
 
 def export_onnx(
@@ -84,14 +78,12 @@ def export_onnx(
         _limit_memory(lowered, model, memory_megabytes << 20)
     if tokenizer is not None:
         fuse_tokenizer(model, tokenizer)
-    data = [weights_file(path)] if goes_external(model, external_data) else []
-    outdated = not data and has_weights_file(path)
-    with new_files([*data, path], force=force) as temporary:
-        write_model(model, temporary[-1], temporary[0] if data else None)
-    if outdated:  # they belonged to the file that was replaced
-        weights_file(path).unlink(missing_ok=True)
+    external = goes_external(model, external_data)
+    with new_model(path, external, force) as temporary:
+        write_model(model, *temporary)
+    files = (path, weights_file(path)) if external else (path,)
     dimensions = dimensions_of(model, str), dimensions_of(model, int)
-    return ExportedFile((path, *data), *dimensions, *_session_memory(lowered, model))
+    return ExportedFile(files, *dimensions, *_session_memory(lowered, model))
 
 
 def build_model(lowered: LoweredProgram) -> ir.Model:
@@ -119,7 +111,7 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
         )
     for node in nodes:
         node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
-        operator = _OPERATORS[node.op_type]
+        operator = OPERATORS[node.op_type]
         if operator.method.plain is not None:
             _add_function(model, operator, len(node.inputs) - operator.num_leading, most_bytes)
 
@@ -146,33 +138,19 @@ def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
 
 
 def _own_nodes(model: ir.Model) -> Iterator[tuple[OnnxOperator, ir.Node]]:
-    return ((_OPERATORS[node.op_type], node) for node in model.graph if node.domain == DOMAIN)
+    return ((OPERATORS[node.op_type], node) for node in model.graph if node.domain == DOMAIN)
 
 
 def _attach_bodies(model: ir.Model) -> None:
     """Add the functions that the nodes need, and those that these call."""
-    found: dict[str, tuple[OnnxOperator, int]] = {}
-    for operator, node in _own_nodes(model):
-        count = len(node.inputs) - operator.num_leading
-        for body in (*operator.called(count), (operator, count)):
-            _check_count(*body, found.setdefault(body[0].op_type, body)[1])
-    for operator, count in found.values():
+    nodes = ((operator, len(node.inputs) - operator.num_leading) for operator, node in _own_nodes(model))
+    for operator, count in needed_bodies(nodes):
         _add_function(model, operator, count)
 
 
 def _add_function(model: ir.Model, operator: OnnxOperator, count: int, memory_bytes: int | None = None) -> None:
     function = ir.serde.deserialize_function(operator.function(count, memory_bytes))
     model.functions[function.identifier()] = function
-
-
-def _check_count(operator: OnnxOperator, count: int, other: int) -> None:
-    """A function has one signature, and all nodes of a type share one."""
-    if count != other:
-        method = operator.method
-        raise BadInputError(
-            f"{method.name} tables: got some of {min(count, other)} and some of {max(count, other)} {method.parts}, "
-            f"expected one number of {method.parts} in a model, since they share one portable body: {method.remedy}"
-        )
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:

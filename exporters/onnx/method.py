@@ -124,13 +124,14 @@ class OnnxOperator:
         _, table = self.method.table(*arguments[leading:])
         return table | _FORMS[self.use].attributes(*arguments[:leading])
 
-    def function(self, count: int, memory_bytes: int | None = None) -> onnx.FunctionProto:
+    def function(self, count: int, memory_bytes: int | None = None, opset: int = OPSET) -> onnx.FunctionProto:
         """The portable body as a model-local function of the node's own name, for ``count`` packed tensors.
 
-        ``memory_bytes`` is what the kernel of the plain node in the body of an ordered table may take.
+        ``memory_bytes`` is what the kernel of the plain node in the body of an ordered table may take, ``opset`` that
+        of the model, of which the checker wants no other.
         """
         form, tensors = _FORMS[self.use], self.method.tensors(count)
-        imports = f'"": {OPSET}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
+        imports = f'"": {opset}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
         header = f'<domain: "{DOMAIN}", opset_import: [{imports}]>\n{self.op_type} <{", ".join(self.attribute_names)}> '
         signature = f"({', '.join((*form.inputs, *tensors))}) => ({', '.join(form.outputs)})"
         return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count, memory_bytes).strip()}\n}}")

@@ -5,22 +5,25 @@ and any vector load), and to 4,096 (a page) for large tensors.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT
+from edge_embed.files import new_files
 
 ExternalData = Literal["auto", "always", "never"]
 
 # One file is simpler to ship (browser loaders want one), but it is copied into memory: 64 MB of codes in a
 # file of their own were measured to cost 8 MB resident instead of 131.
 AUTO_THRESHOLD = 128 << 20
-_PROTOBUF_LIMIT = 2**31 - 1
-_SMALLEST_EXTERNAL = 1024
+SMALLEST_EXTERNAL = 1024
 _LARGE = 64 << 10
 
 
@@ -35,12 +38,12 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     if external_data not in choices:
         raise BadInputError(f"external_data: got {external_data!r}, expected one of {', '.join(choices)}")
     sizes = [tensor.nbytes for _, tensor in _stored(model)]
-    if external_data == "never" and sum(sizes) > _PROTOBUF_LIMIT:
+    if external_data == "never" and sum(sizes) > PROTOBUF_LIMIT:
         raise BadInputError(
             f"{sum(sizes)} bytes of weights do not fit one ONNX file (limit 2 GB): use --external-data auto"
         )
     wanted = external_data == "always" or (external_data == "auto" and sum(sizes) > AUTO_THRESHOLD)
-    return wanted and max(sizes, default=0) >= _SMALLEST_EXTERNAL
+    return wanted and max(sizes, default=0) >= SMALLEST_EXTERNAL
 
 
 def weights_file(path: Path) -> Path:
@@ -48,7 +51,7 @@ def weights_file(path: Path) -> Path:
     return path.with_name(path.name + ".data")
 
 
-def has_weights_file(path: Path) -> bool:
+def _has_weights_file(path: Path) -> bool:
     """Whether an ONNX file stands at ``path`` that keeps its weights in `weights_file`."""
     if not path.is_file() or not weights_file(path).is_file():
         return False
@@ -58,6 +61,27 @@ def has_weights_file(path: Path) -> bool:
         return False
     places = (entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location")
     return weights_file(path).name in places
+
+
+@contextmanager
+def new_model(path: Path, external: bool, force: bool) -> Iterator[tuple[Path, Path | None]]:
+    """Yield temporary paths for an ONNX file and, where it has one, its `weights_file`; they become the files.
+
+    Args:
+        path: of the ONNX file.
+        external: whether it has a weights file.
+        force: overwrite existing files; the weights file of a replaced model goes with it.
+
+    Raises:
+        BadInputError: as `edge_embed.files.new_files`.
+        OutputError: if the files cannot be written; nothing partial is left.
+    """
+    data = [weights_file(path)] if external else []
+    outdated = not data and _has_weights_file(path)
+    with new_files([*data, path], force=force) as temporary:
+        yield temporary[-1], temporary[0] if data else None
+    if outdated:  # they belonged to the file that was replaced
+        weights_file(path).unlink(missing_ok=True)
 
 
 def write_model(model: ir.Model, path: Path, data_path: Path | None) -> None:
@@ -80,11 +104,9 @@ def _stored(model: ir.Model) -> list[tuple[ir.Value, ir.TensorProtocol]]:
 def _move_weights(model: ir.Model, data_path: Path) -> None:
     with data_path.open("wb") as file:
         for value, tensor in _stored(model):
-            if tensor.nbytes < _SMALLEST_EXTERNAL:
+            if tensor.nbytes < SMALLEST_EXTERNAL:
                 continue
-            file.write(b"\0" * (-file.tell() % (4096 if tensor.nbytes >= _LARGE else 64)))
-            offset = file.tell()
-            file.write(_bytes(tensor))
+            offset = append_weights(file, _bytes(tensor))
             value.const_value = ir.ExternalTensor(
                 data_path.name,
                 offset,
@@ -93,6 +115,14 @@ def _move_weights(model: ir.Model, data_path: Path) -> None:
                 shape=ir.Shape(tensor.shape.numpy()),
                 name=str(value.name),
             )
+
+
+def append_weights(file: BinaryIO, content: memoryview) -> int:
+    """Write a tensor to a weights file, aligned as runtimes map it, and say where it begins."""
+    file.write(b"\0" * (-file.tell() % (4096 if content.nbytes >= _LARGE else 64)))
+    offset = file.tell()
+    file.write(content)
+    return offset
 
 
 def _write_streamed(model: ir.Model, path: Path) -> None:

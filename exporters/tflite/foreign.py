@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,13 @@ _ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with th
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
+class OtherTable(NamedTuple):
+    """A constant that rows are taken of, and that is not of float32."""
+
+    kind: str
+    shape: tuple[int, int]
+
+
 @dataclass(frozen=True)
 class ForeignFile:
     """A file and its tables.
@@ -28,14 +35,14 @@ class ForeignFile:
         path: where it is.
         model: it, as the classes of the schema.
         tables: float32 [n, d] by name: the constants that ``GATHER`` takes rows of.
-        others: tables that are no float32 constants, by name: their type.
+        others: tables that are no float32 constants, by name.
         attached: what a zip archive behind the model holds, such as its vocabulary, and the comment of the archive.
     """
 
     path: Path
     model: Any
     tables: Mapping[str, NDArray[np.float32]]
-    others: Mapping[str, str]
+    others: Mapping[str, OtherTable]
     attached: tuple[list[tuple[zipfile.ZipInfo, bytes]], bytes]
 
     def table_of(self, graph: Any, operator: Any) -> str | None:
@@ -45,6 +52,10 @@ class ForeignFile:
             return None
         name = _name_of(self.model, tensor.buffer)
         return name if name in self.tables else None
+
+    def lookups(self, name: str) -> int:
+        """How many operators look a table up."""
+        return sum(self.table_of(graph, each) == name for graph in self.model.subgraphs for each in graph.operators)
 
     def is_constant(self, tensor: Any) -> bool:
         """Whether the file has the content of a tensor."""
@@ -101,7 +112,7 @@ def operator_name(model: Any, operator: Any) -> str:
     return operator_names().get(number, str(number))
 
 
-def _tables(model: Any) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+def _tables(model: Any) -> tuple[dict[str, NDArray[np.float32]], dict[str, OtherTable]]:
     tables, others = {}, {}
     for graph in model.subgraphs:
         for operator in graph.operators:
@@ -112,7 +123,7 @@ def _tables(model: Any) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]
             if content is None:
                 others.update(_dequantized(model, graph, int(operator.inputs[0])))
             elif (kind := type_names()[tensor.type]) != "float32":
-                others[_text(tensor.name)] = kind
+                others[_text(tensor.name)] = OtherTable(kind, _size(tensor))
             else:
                 tables[_name_of(model, tensor.buffer)] = content.view("<f4").reshape(tensor.shape).copy()
     return tables, others
@@ -127,14 +138,19 @@ def _gathered(model: Any, graph: Any, operator: Any) -> Any:
     return tensor if is_rows and tensor.shape is not None and len(tensor.shape) == 2 else None
 
 
-def _dequantized(model: Any, graph: Any, number: int) -> dict[str, str]:
-    """Name and type of the constant that a tensor is made of by ``DEQUANTIZE``, as converters store float16."""
+def _dequantized(model: Any, graph: Any, number: int) -> dict[str, OtherTable]:
+    """Name, type and size of the constant that a tensor is made of by ``DEQUANTIZE``, as converters store float16."""
     for operator in graph.operators:
         if number in operator.outputs and operator_name(model, operator) == "DEQUANTIZE":
             tensor = tensor_of(graph, int(operator.inputs[0]))
             if _content(model, tensor) is not None:
-                return {_text(tensor.name): type_names()[tensor.type]}
+                return {_text(tensor.name): OtherTable(type_names()[tensor.type], _size(tensor))}
     return {}
+
+
+def _size(tensor: Any) -> tuple[int, int]:
+    rows, columns = map(int, tensor.shape)
+    return rows, columns
 
 
 def _name_of(model: Any, buffer: int) -> str:

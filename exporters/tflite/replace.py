@@ -76,30 +76,36 @@ def replace_tables(
     return layouts
 
 
-def _check(file: ForeignFile, tables: Mapping[str, Packed]) -> None:
+def check_dense(file: ForeignFile) -> None:
+    """Refuse a file with packed tables: theirs are not told from the pieces that those are made of."""
     if any(entry.name == MANIFEST_KEY.encode() for entry in file.model.metadata or ()):
         raise BadInputError(f"{file.path}: has compressed tables already: replace all at once, in the original file")
+
+
+def _check(file: ForeignFile, tables: Mapping[str, Packed]) -> None:
+    check_dense(file)
     for name, packed in tables.items():
         if name not in file.tables:
             known = ", ".join(file.tables) or "none"
-            left = ", ".join(f"{other} ({kind})" for other, kind in file.others.items())
+            left = ", ".join(f"{name} ({other.kind})" for name, other in file.others.items())
             reason = f"; not float32, so convert the model without quantisation: {left}" if left else ""
             raise BadInputError(f"{file.path}: got a table for {name!r:.200}, expected one of: {known}{reason}")
         got, expected = (packed.num_embeddings, packed.embedding_dim), file.tables[name].shape
         if got != expected:
             raise BadInputError(f"table {name}: got packed rows {list(got)}, expected {list(expected)}")
-        _check_readers(file, name)
+        if reader := other_reader(file, name):
+            raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
 
 
-def _check_readers(file: ForeignFile, name: str) -> None:
-    """Refuse a table that the model needs as a whole: it would stay in the file."""
+def other_reader(file: ForeignFile, name: str) -> str | None:
+    """What needs a table as a whole, which would keep it in the file."""
     buffer = _buffer_of(file, name)
     for graph in file.model.subgraphs:
         same = {number for number, tensor in enumerate(graph.tensors) if tensor.buffer == buffer}
         for operator in graph.operators:
             if same & set(map(int, operator.inputs)) and file.table_of(graph, operator) != name:
-                reader = operator_name(file.model, operator)
-                raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
+                return operator_name(file.model, operator)
+    return None
 
 
 def _buffer_of(file: ForeignFile, name: str) -> int:

@@ -2,6 +2,7 @@
 
     python tests/fuzz/fuzz_files.py packed --iterations 1e6    # packed tables (safetensors), every table loaded
     python tests/fuzz/fuzz_files.py onnx --iterations 1e6      # inspection of .onnx files, hashes verified
+    python tests/fuzz/fuzz_files.py onnx-compress --iterations 1e6  # .onnx files of other tools, compressed
     python tests/fuzz/fuzz_files.py inputs --iterations 1e6    # saved inputs (.npz)
     python tests/fuzz/fuzz_files.py tensors --iterations 1e6   # what a target hands back
     python tests/fuzz/fuzz_files.py budget --iterations 1e6    # edge-embed.toml
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_files
 import onnxruntime
 import tflite_files
 import torch
@@ -274,6 +276,7 @@ def _written(name: str, write: Callable[[Path], object]) -> bytes:
 READERS = {
     "packed": packed,
     "onnx": onnx_file,
+    "onnx-compress": partial(onnx_files.compressed, _change_message),
     "ort": ort_file,
     "inputs": inputs,
     "tensors": tensors,

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("fuzz_files.py")
-READERS = ("packed", "onnx", "ort", "inputs", "tensors", "budget", "report", "tflite", "tflite-validate")
+READERS = (
+    "packed",
+    "onnx",
+    "onnx-compress",
+    "ort",
+    "inputs",
+    "tensors",
+    "budget",
+    "report",
+    "tflite",
+    "tflite-validate",
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

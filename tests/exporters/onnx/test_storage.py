@@ -109,7 +109,7 @@ def test_auto_goes_outside_above_the_threshold(lowered, tmp_path, monkeypatch):
 
 
 def test_never_refuses_what_protobuf_cannot_hold(lowered, tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_PROTOBUF_LIMIT", 1000)
+    monkeypatch.setattr(storage, "PROTOBUF_LIMIT", 1000)
     with pytest.raises(BadInputError, match=r"bytes of weights do not fit one ONNX file.*--external-data auto"):
         export_onnx(lowered, tmp_path / "x.onnx", "never")
     assert list(tmp_path.glob("x.onnx*")) == []

@@ -1,0 +1,25 @@
+"""Which values of a graph are known before it runs: a session computes them when it is made."""
+
+from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
+
+_OF_SHAPES = ("Shape", "Size")
+
+
+def constant_values(graph: GraphProto) -> set[str]:
+    """Constants, what follows from them alone, and the shapes of values whose size is fixed."""
+    given = {value.name for value in graph.input}  # a caller may give another in place of a constant
+    known = {tensor.name for tensor in graph.initializer if tensor.name not in given}
+    fixed = {value.name for value in (*graph.input, *graph.value_info) if _has_fixed_size(value)}
+    for node in graph.node:
+        if set(filter(None, node.input)) <= (known | fixed if node.op_type in _OF_SHAPES else known):
+            known.update(() if _has_graphs(node) else node.output)
+    return known
+
+
+def _has_fixed_size(value: ValueInfoProto) -> bool:
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and all(size.HasField("dim_value") for size in tensor.shape.dim)
+
+
+def _has_graphs(node: NodeProto) -> bool:
+    return any(item.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for item in node.attribute)

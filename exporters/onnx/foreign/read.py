@@ -1,0 +1,93 @@
+"""An ONNX file of any tool: parsed and checked as a whole, its tensors read when they are asked for."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.model_file import (
+    ExternalTensor,
+    checked_tensor,
+    dtype_name,
+    parse_model,
+    tensors_of,
+)
+from edge_embed.packed.manifest import located
+
+# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
+_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+_STANDARD = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class ForeignModel:
+    """A file that was read.
+
+    Attributes:
+        path: of the file.
+        model: its structure, which `edge_embed.exporters.onnx.foreign` changes.
+        files: the file, and those beside it that its tensors lie in.
+    """
+
+    path: Path
+    model: ModelProto
+    files: tuple[Path, ...]
+
+    @property
+    def opset(self) -> int:
+        """Version of the standard operators."""
+        return next(int(item.version) for item in self.model.opset_import if item.domain in _STANDARD)
+
+    @property
+    def numbers(self) -> int:
+        """How many floats it holds."""
+        floats = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in FLOATS)
+        return sum(math.prod(tensor.dims) for tensor in floats)
+
+    def array(self, tensor: TensorProto) -> NDArray[Any]:
+        """What a tensor holds; one outside the model is mapped, not read."""
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+        external = ExternalTensor(self.path.parent, tensor)
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).newbyteorder("<")
+        return np.memmap(external.path, dtype, "c", external.begin, tuple(tensor.dims))
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Errors that a damaged file causes, as errors of ours that name it."""
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except _MALFORMED as error:
+        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
+
+
+def read_foreign(path: Path) -> ForeignModel:
+    """Read a file.
+
+    Raises:
+        BadInputError: It is no ONNX model, damaged, or its external data is missing, short or outside its folder.
+    """
+    with damaged(path):
+        model = parse_model(path)
+        if not any(item.domain in _STANDARD for item in model.opset_import):
+            raise BadInputError("imports no standard operators: it has no look-ups of rows")
+        beside: dict[Path, None] = {}
+        for tensor in tensors_of(model):
+            with located(f"tensor {tensor.name!r:.80}"):
+                external = checked_tensor(path.parent, tensor)
+            if external is not None:
+                beside[external.path.resolve()] = None
+        return ForeignModel(path, model, (path, *beside))

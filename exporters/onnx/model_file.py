@@ -1,0 +1,157 @@
+"""An ONNX file as it is read: its structure is parsed once, every tensor is checked before it is used.
+
+External data must be a regular file inside the model's folder: a name that leaves the folder (``../``, an
+absolute path, a symbolic link out) is refused, as ONNX Runtime refuses it.
+"""
+
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from edge_embed.errors import BadInputError
+
+PROTOBUF_LIMIT = 2**31 - 1  # bytes
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}  # every other type has the same name in both
+_TYPED_FIELDS = "float_data int32_data int64_data double_data uint64_data string_data".split()
+
+
+def parse_model(path: Path) -> ModelProto:
+    """The structure of a model, its tensors not checked.
+
+    Raises:
+        BadInputError: It is no ONNX model, or damaged. The file is not named.
+        OSError: It cannot be read.
+    """
+    size = path.stat().st_size
+    if size > PROTOBUF_LIMIT:
+        raise BadInputError(f"got {size} bytes, expected at most {PROTOBUF_LIMIT}, as protobuf allows")
+    try:
+        model: ModelProto = ModelProto.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
+    if model.ir_version < 1 or not model.opset_import or not model.graph.node:
+        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
+    return model
+
+
+class ExternalTensor:
+    """A tensor in a file beside the model: first byte and length, checked against the file."""
+
+    def __init__(self, folder: Path, tensor: TensorProto) -> None:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        self.name = entries.get("location", "")
+        self.path = _beside(folder, self.name)
+        self.file_bytes = _file_size(self.path, self.name)
+        self.begin = _number(entries.get("offset", "0"))
+        self.nbytes = _number(entries.get("length", str(max(0, self.file_bytes - self.begin))))
+        if self.begin + self.nbytes > self.file_bytes:
+            raise BadInputError(
+                f"external data {self.name!r}: got {self.file_bytes} bytes, expected at least "
+                f"{self.begin + self.nbytes}: it was cut, or belongs to another model; copy both files again"
+            )
+
+
+def checked_tensor(folder: Path, tensor: TensorProto) -> ExternalTensor | None:
+    """Where a tensor lies if it is outside the model.
+
+    Raises:
+        BadInputError: It has fewer or more bytes than its shape, or its external data is missing, too short or outside
+            the folder. The tensor is not named.
+    """
+    expected = expected_bytes(tensor)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        external = ExternalTensor(folder, tensor)
+        if expected is not None and external.nbytes != expected:
+            raise BadInputError(f"got {external.nbytes} bytes of external data, expected {expected}")
+        return external
+    if tensor.HasField("raw_data"):
+        if expected is not None and len(tensor.raw_data) != expected:
+            raise BadInputError(f"got {len(tensor.raw_data)} bytes, expected {expected}")
+    elif expected and not any(len(getattr(tensor, name)) for name in _TYPED_FIELDS):
+        raise BadInputError(f"got no data, expected {expected} bytes")
+    return None
+
+
+def dtype_name(data_type: int) -> str:
+    """The name numpy has for a type; ``unknown`` for what this version of onnx does not know."""
+    if data_type not in TensorProto.DataType.values():
+        return "unknown"
+    name = str(TensorProto.DataType.Name(data_type)).lower()
+    return _NUMPY_NAMES.get(name, name)
+
+
+def expected_bytes(tensor: TensorProto) -> int | None:
+    """Bytes that a tensor must have by its type and shape; None where the type has no fixed size."""
+    name = dtype_name(tensor.data_type)
+    if any(size < 0 for size in tensor.dims) or name in ("unknown", "undefined"):
+        raise BadInputError(f"got shape {list(tensor.dims)} and type {tensor.data_type}, which no tensor has")
+    digits = re.search(r"\d+", name)  # the first number in the name of a type is its size in bits
+    if digits is None and name != "bool":
+        return None
+    bits = 8 if digits is None else int(digits[0])
+    return -(-math.prod(map(int, tensor.dims)) * bits // 8)
+
+
+def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
+    """All tensors of a model: of its graph, of graphs inside that, and of its functions."""
+    yield from tensors_of_graph(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from _tensors_of_node(node)
+
+
+def tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+    """All tensors of a graph: initializers and constants, those of subgraphs too."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        yield from _tensors_of_node(node)
+
+
+def _tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        for graph in (attribute.g, *attribute.graphs):
+            yield from tensors_of_graph(graph)
+
+
+def _beside(folder: Path, name: str) -> Path:
+    if not name or "\0" in name:
+        raise BadInputError(f"external data: got location {name!r:.80}, expected a file name")
+    kinds = (PurePosixPath(name), PureWindowsPath(name))  # on every system what is unsafe on one
+    path = folder / name
+    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if any(kind.root or kind.drive or ".." in kind.parts for kind in kinds) or not real.is_relative_to(root):
+        raise BadInputError(
+            f"external data {name!r:.200}: lies outside the model's folder, expected one beside the model: "
+            "do not use a model that reaches for other files unless you know who made it"
+        )
+    return path
+
+
+def _file_size(path: Path, name: str) -> int:
+    try:
+        status = path.stat()
+    except OSError as error:
+        reason = error.strerror or error
+        raise BadInputError(
+            f"external data {name!r:.200}: {reason}: keep it beside the model, both files belong together"
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInputError(f"external data {name!r:.200}: is no regular file")
+    return status.st_size
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise BadInputError(f"external data: got {text!r:.80}, expected a count of bytes")
+    return int(text)

@@ -1,0 +1,132 @@
+"""`edge-embed compress` of TFLite files that another tool made: in place, and with the reasons where that cannot be."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import nn
+
+pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+sys.path.append(str(Path(__file__).parent))
+
+from ai_edge_litert.interpreter import Interpreter
+from foreign_files import DIM, WORDS, attach, mean_of_rows, write_foreign
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.tflite.foreign import read_foreign
+from edge_embed.inspection.tflite_file import inspect_tflite
+
+ROWS = np.random.default_rng(5).normal(size=(600, DIM)).astype(np.float32)
+SIZES = {"num_codes": 32, "num_groups": 6}
+
+
+@pytest.fixture
+def dense(tmp_path: Path) -> Path:
+    return attach(write_foreign(tmp_path / "dense.tflite", ROWS), vocabulary="a\nb\n")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def answers(path: Path, ids: np.ndarray) -> np.ndarray:
+    interpreter = Interpreter(str(path))
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], ids)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [
+        ("dpq", SIZES),
+        ("ant", {"num_anchors": 20, "nonzeros": 3, "weight_type": "int8"}),
+        ("tt", {"rank": 6}),
+        ("tr", {"rank": 3}),
+        ("low_rank", {"rank": 5}),
+    ],
+)
+def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, tmp_path):
+    small = tmp_path / "small.tflite"
+    path, report = edge_embed.compress(dense, method, output=small, **sizes)
+    assert path == small
+    (table,) = report.tables
+    assert (table.name, table.uses) == (WORDS, 1)
+    assert (report.dense_bytes, report.compressed_bytes) == (dense.stat().st_size, small.stat().st_size)
+    # What a file of the same rows as a dense table answers.
+    layer, _ = edge_embed.compress(nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS))), method, **sizes)
+    same = write_foreign(tmp_path / "same.tflite", layer[0].to_packed().rows(np.arange(600)).astype(np.float32))
+    ids = np.array([[0, 599, 17, 17]], np.int32)
+    np.testing.assert_allclose(answers(small, ids), answers(same, ids), rtol=1e-5, atol=1e-5)
+    assert read_foreign(small).attached[0][0][1] == b"a\nb\n"
+
+
+def test_the_command_finds_a_setting_and_says_what_it_wrote(dense, tmp_path):
+    np.save(tmp_path / "counts.npy", np.arange(600.0))
+    small = tmp_path / "small.tflite"
+    result = run(
+        "compress", dense, "-o", small, "--ratio", 4, "--counts", f"{WORDS}={tmp_path / 'counts.npy'}", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["tables"][0]["fidelity"]["ratio"] >= 4
+    assert told["compressed_bytes"] == small.stat().st_size < told["dense_bytes"]
+    assert {band["name"] for band in told["tables"][0]["fidelity"]["bands"]} > {"most frequent 1%"}
+    (found,) = inspect_tflite(small, verify=True).tables
+    assert found.num_embeddings == 600
+
+
+def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
+    def needed(graph, table, ids):
+        rows = mean_of_rows(graph, table, ids)
+        graph.sum(table, [0])
+        return rows
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS, make=needed)
+    result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
+    assert result.exit_code == 2
+    assert "SUM takes it too" in result.stderr
+    assert not (tmp_path / "small.tflite").exists()
+
+
+def test_a_file_without_a_table_of_floats_says_what_it_has(tmp_path):
+    def halves(graph, table, ids):
+        return graph.cast(graph.gather(table, ids), "float32")
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS.astype(np.float16), make=halves)
+    result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
+    assert result.exit_code == 2
+    assert "float16, expected float32: convert the model without quantisation" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"trainable": True, "ratio": 4}, "trainable: "),
+        ({"ratio": 4, "modules": ["absent"]}, "expected the name of a table: there are"),
+        ({"ratio": 4, "counts": {"absent": np.ones(600)}}, "counts: got some for absent"),
+    ],
+)
+def test_what_cannot_be_is_told(wanted, message, dense, tmp_path):
+    with pytest.raises(BadInputError, match=message):
+        edge_embed.compress(dense, "dpq", output=tmp_path / "small.tflite", **wanted)
+    assert not (tmp_path / "small.tflite").exists()
+
+
+def test_the_file_itself_is_kept(dense, tmp_path):
+    before = dense.read_bytes()
+    assert "choose another output path" in run("compress", dense, "-o", dense, "--ratio", 4, "--force").stderr
+    with pytest.raises(BadInputError, match="output: got none"):
+        edge_embed.compress(dense, "dpq", **SIZES)
+    once = tmp_path / "once.tflite"
+    assert run("compress", dense, "-o", once, "--ratio", 4).exit_code == 0
+    assert "compressed tables already" in run("compress", once, "-o", tmp_path / "twice.tflite", "--ratio", 4).stderr
+    assert dense.read_bytes() == before

@@ -1,0 +1,86 @@
+"""Fuzz target: ONNX files of other tools as `compress` reads and changes them."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+from driver import Reader, change_bytes
+from onnx import TensorProto, helper, numpy_helper
+from onnx.helper import make_node, make_tensor_value_info
+
+from edge_embed.compression.kept import NOTHING
+from edge_embed.compression.plan import Plan
+from edge_embed.errors import BadInputError, SizeError
+from edge_embed.exporters.onnx.foreign.compress import compress_foreign
+from edge_embed.exporters.onnx.foreign.read import read_foreign
+
+_ROWS, _COLUMNS = 40, 4
+
+
+def _sound() -> onnx.ModelProto:
+    """Two tables, one with a tied head, a branch, and an operator set that has to be raised."""
+    numbers = np.random.default_rng(0).standard_normal((2, _ROWS, _COLUMNS)).astype(np.float32)
+    branch = helper.make_graph(
+        [make_node("Relu", ["logits"], ["chosen"])], "branch", [], [make_tensor_value_info("chosen", 1, None)]
+    )
+    nodes = [
+        make_node("Gather", ["words.weight", "ids"], ["rows"], "look_up"),
+        make_node("Gather", ["tags.weight", "ids"], ["others"], "look_up_others", axis=0),
+        make_node("Add", ["rows", "others"], ["sum"]),
+        make_node("Identity", ["words.weight"], ["same"]),
+        make_node("Transpose", ["same"], ["turned"], perm=[1, 0]),
+        make_node("MatMul", ["sum", "turned"], ["logits"], "head"),
+        make_node("ReduceMean", ["ids_as_floats"], ["mean"], axes=[0, 1], keepdims=0),
+        make_node("Cast", ["mean"], ["is_any"], to=TensorProto.BOOL),
+        make_node("If", ["is_any"], ["result"], "choose", then_branch=branch, else_branch=branch),
+    ]
+    nodes.insert(0, make_node("Cast", ["ids"], ["ids_as_floats"], to=TensorProto.FLOAT))
+    graph = helper.make_graph(
+        nodes,
+        "elsewhere",
+        [make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
+        [make_tensor_value_info("result", TensorProto.FLOAT, ["batch", "sequence", _ROWS])],
+        [numpy_helper.from_array(numbers[0], "words.weight"), numpy_helper.from_array(numbers[1], "tags.weight")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=7)
+
+
+def compressed(change_message: Callable[[random.Random, onnx.ModelProto], None]) -> Reader:
+    """What the checker of onnx takes before, it takes after.
+
+    Args:
+        change_message: changes a field.
+    """
+    model = _sound()
+    onnx.checker.check_model(model)
+    sound = model.SerializeToString()
+
+    plan = Plan("low_rank", options={"rank": 1})
+
+    def read(path: Path) -> None:
+        file = read_foreign(path)
+        was_correct = _is_correct(file.model)
+        compress_foreign(file, plan, (), {}, NOTHING, lambda name, done, total: None)
+        if was_correct and not _is_correct(file.model):
+            raise AssertionError("what was made of it is no correct model")
+
+    def mutant(random_: random.Random) -> bytes:
+        if random_.random() < 0.3:
+            return change_bytes(random_, sound)
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        for _ in range(random_.choice((1, 1, 2, 4))):
+            change_message(random_, changed)
+        return changed.SerializeToString()
+
+    return Reader("model.onnx", read, (BadInputError, SizeError), mutant, sound)
+
+
+def _is_correct(model: onnx.ModelProto) -> bool:
+    try:
+        onnx.checker.check_model(model)
+    except Exception:  # whatever it runs into
+        return False
+    return True
