@@ -59,14 +59,16 @@ def is_number(field: bytes) -> bool:
 
 def _sizes(start: bytes) -> tuple[int | None, int]:
     """Rows, if the first line says so, and columns."""
-    lines = start.split(b"\n")[:_FIRST_LINES]
+    lines = start.split(b"\n")
+    if len(start) == BLOCK and len(lines) > 1:
+        lines.pop()  # it may be cut
+    lines = lines[:_FIRST_LINES]
     header = header_of(lines[0])
     if header is not None:
         return header
-    whole = lines[:-1] or lines
-    counts = Counter(len(line.split()) for line in whole if line.strip())
-    usual = max(counts.values())
-    return None, min(fields for fields, times in counts.items() if times == usual) - 1
+    counts = Counter(len(line.split()) for line in lines if line.strip())
+    usual = max(counts.values(), default=0)
+    return None, min((fields for fields, times in counts.items() if times == usual), default=0) - 1
 
 
 def _blocks(path: Path, has_header: bool) -> Iterator[tuple[int, list[bytes]]]:

@@ -159,6 +159,8 @@ class TestRefused:
             (b"the 1 2\nof 3 inf\nto 4 5\n", r"line 2 \(b'of'\): holds NaN, an infinity"),
             (b"the 1 2\nof 3 1e39\nto 4 5\n", r"line 2 \(b'of'\): .* too large"),
             (b"the 1 2\n\nto 4 5\n", "line 2: is empty, expected a token and 2 numbers"),
+            (b"\nto 4 5\nof 6 7", "line 1: is empty"),
+            (b"\nto 4 5", "line 1: is empty"),
             (b"the 1 2\n 4 5\nto 4 5\n", "line 2: its token is empty"),
             (b"the 1 2\nf\xfcr 3 4\nto 4 5\n", r"line 2: the token b'f\\xfcr' is not UTF-8"),
             (b"\xef\xbb\xbfthe 1 2\nto 4 5\n", "byte order mark"),

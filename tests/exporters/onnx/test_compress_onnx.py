@@ -207,6 +207,21 @@ def test_a_table_in_float16_gives_float16(tmp_path: Path) -> None:
             np.testing.assert_array_equal(rows, packed.rows(IDS % ROWS).astype(np.float16))
 
 
+def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
+    source, kept = saved(plain(), tmp_path), tmp_path / "kept"
+
+    def stop(step: str, done: int, total: int) -> None:
+        if kept.exists() and any(path.is_file() for path in kept.rglob("*")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compressed(source, ratio=4, checkpoint=kept, progress=stop)
+    assert not source.with_name("small.onnx").exists()
+    small, _ = compressed(source, ratio=4, checkpoint=kept)
+    agree(source, small, {"ids": IDS}, {"words.weight": "words"})
+    assert not kept.exists()
+
+
 def test_an_output_layer_that_differs_by_one_bit_is_not_tied(tmp_path: Path) -> None:
     tensors = {"words.weight": table(), "output": np.ascontiguousarray(table().T)}
     tensors["words.weight"][-1, -1], tensors["output"][-1, -1] = 0.0, -0.0
