@@ -1,6 +1,8 @@
 """`edge-embed compress` from a trained model to a validated file, and what it says of input that is not right."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +204,23 @@ def test_counts_are_given_by_table_and_may_be_of_any_size() -> None:
         Tagger(), "dpq", ratio=4, counts={"words": torch.full((400,), 1e308, dtype=torch.float64)}
     )
     assert report.tables[0].fidelity is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are those of POSIX")
+@pytest.mark.parametrize("most", [4096, 20_000])
+def test_a_disk_that_fills_is_told_and_leaves_nothing(saved: Path, tmp_path: Path, most: int) -> None:
+    import resource
+
+    sizes = "--method", "dpq", "--num-codes", "16", "--num-groups", "4"
+    run_it = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()"]
+    done = subprocess.run(
+        [*run_it, "compress", str(saved), "-o", str(tmp_path / "small.pt"), *sizes],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "small.pt: cannot be written: File too large; choose an output path" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())

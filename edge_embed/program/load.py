@@ -1,5 +1,6 @@
 """Opens a file that holds a model, whatever wrote it; what it is is decided by its content, not its name."""
 
+import io
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,6 +106,30 @@ def _foreign(path: Path, start: bytes) -> str:
     return f"is no saved model and no file of word vectors: {_SAVE_INSTEAD}"
 
 
+class _PatientFile(io.BufferedWriter):
+    """A file that takes everything and says afterwards what went wrong.
+
+    torch's writer of archives ends the archive while an error of a write passes through it, and aborts the process when
+    that fails too.
+    """
+
+    _error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write, until something went wrong."""
+        if self._error is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self._error = error
+        return memoryview(data).nbytes
+
+    def check(self) -> None:
+        """Raise the first error that there was."""
+        if self._error is not None:
+            raise self._error
+
+
 def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:
     """Trace a module into an archive and read that back: from here on nothing depends on where it came from.
 
@@ -120,8 +145,9 @@ def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, 
             own example inputs: now rather than on another machine.
     """
     try:
-        with path.open("wb") as file:
+        with _PatientFile(io.FileIO(path, "w")) as file:
             write_archive(module, file, example_inputs, *options, **named)
+            file.check()
         program = read_program(path)
         program.check_example()
     except BadInputError as error:
