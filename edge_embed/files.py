@@ -140,12 +140,12 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
             raise BadInputError(f"{output}: is read by this command: choose another output path")
 
 
-def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath], force: bool) -> None:
+def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], force: bool) -> None:
     """Refuse what could not be written after minutes of work.
 
     Args:
         outputs: the file to write, and others that may come with it.
-        inputs: what the command reads.
+        inputs: what the command reads, as far as there is any.
         force: overwrite existing files.
 
     Raises:

@@ -8,13 +8,14 @@ from typing import Any, overload
 
 from torch import Tensor, nn
 
+from edge_embed.compression.job import Job
 from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.foreign.compress import compress_onnx
-from edge_embed.exporters.onnx.storage import ExternalData
+from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, check_output, keep_inputs, new_file
@@ -197,21 +198,22 @@ def compress(
         most_bytes = None if budget is None else read_bytes(budget)
     plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)
     with Kept(None if checkpoint is None else Path(checkpoint)) as kept:
-        given = modules, {} if counts is None else counts, kept, progress
+        job = Job(plan, modules, {} if counts is None else counts, kept, progress)
         if isinstance(model, nn.Module):
             if output is not None:
                 raise BadInputError("output: got one for a module: leave it out, and save what this returns")
-            return compress_module(model, plan, *given)
+            return compress_module(model, job)
+        if trainable:
+            raise BadInputError("trainable: a saved model does not learn: give the module")
         if not isinstance(model, Program) and (in_place := _in_place(Path(model))):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
-            return in_place(Path(model), plan, *given, Path(output), force)
+            return in_place(Path(model), job, Path(output), force)
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
-            return compress_program(program, plan, *given)
-        _keep_source(program, Path(output))
-        check_output([Path(output)], [], force)
-        compressed = compress_program(program, plan, *given)
+            return compress_program(program, job)
+        check_output([Path(output)], [program.source], force)
+        compressed = compress_program(program, job)
         with new_file(output, force=force) as temporary:
             return compressed._replace(model=rewrite_program(compressed.model, temporary))
 
@@ -297,9 +299,9 @@ def export(
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
     program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
-    _keep_source(program, Path(output))
+    check_output([Path(output)], [program.source, tokenizer], force)
+    keep_inputs([weights_file(Path(output))], [program.source, tokenizer])
     checked = None
-    keep_inputs([Path(output)], [tokenizer])
     if tokenizer is not None:
         chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
     elif tokenizer_input is not None:
@@ -308,15 +310,6 @@ def export(
     exporter, _ = TARGETS[target]
     exported = exporter(lowered, Path(output), **chosen, force=force)
     return replace(_report(lowered, exported), tokenizer=checked)
-
-
-def _keep_source(program: Program, output: Path) -> None:
-    """An export must not replace the model that it is made from, not even by force."""
-    if not output.name:
-        raise BadInputError(f"{str(output)!r}: is no name of a file: add one to the path")
-    for path in (output, output.with_name(output.name + ".data")):
-        if program.source is not None and path.exists() and path.samefile(program.source):
-            raise BadInputError(f"{path}: is the model itself: choose another output path")
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:

@@ -17,7 +17,7 @@ class Result:
     """One line of the comparison.
 
     Attributes:
-        method: ``dense``, ``dpq``, ``ant`` or ``tt``.
+        method: ``dense``, or what the compressed model is called.
         scores: by name, in the order of the columns.
         ratio: bytes of the dense float32 tables / bytes of these.
         table_bytes: of all tables.

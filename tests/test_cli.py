@@ -90,7 +90,7 @@ def test_the_model_itself_is_never_replaced_not_even_by_force(output: str, saved
     target = output.format(model=model, folder=tmp_path)
     result = run("export", model, "--target", "onnx", "-o", target, "--force", "--external-data", "always")
     assert result.exit_code == 2
-    assert "is the model itself" in result.stderr
+    assert "is read by this command" in result.stderr
     assert model.read_bytes() == saved.read_bytes()
 
 

@@ -100,8 +100,6 @@ def compress_tables(
         SizeError: if a result is not smaller than its table, or cannot be as small as wanted.
         ParityError: if a result is not as near as wanted; in both cases what comes nearest is said.
     """
-    if not isinstance(counts, Mapping):
-        raise BadInputError(f"counts: got a {type(counts).__name__}, expected a mapping, by the name of a table")
     wanted = [table for table in tables if not table.reason]
     if strange := counts.keys() - {table.name for table in wanted}:
         known = ", ".join(table.name for table in wanted)

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.model_file import dtype_name, parse_model
+from edge_embed.exporters.onnx.model_file import damaged, dtype_name, parse_model
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.inspection.hashing import HashCheck
@@ -28,8 +28,6 @@ from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
 from edge_embed.packed.tt_shape import TTShape
 
-# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
-_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
 
 
@@ -39,14 +37,8 @@ def inspect_onnx(path: Path, verify: bool) -> FileReport:
     Raises:
         BadInputError: It is damaged or no ONNX model, or its external data is missing, short or elsewhere.
     """
-    try:
+    with damaged(path):
         return _Inspection(path, verify).report()
-    except BadInputError as error:
-        raise BadInputError(f"{path}: {error}") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except _MALFORMED as error:
-        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
 
 
 class _Inspection:

@@ -1,16 +1,12 @@
 """A model with compressed tables in the place of dense ones: a module, or a saved program."""
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 
-from edge_embed.compression.found import chosen
-from edge_embed.compression.kept import Kept
+from edge_embed.compression.job import Job
 from edge_embed.compression.module import model_tables, replaced
-from edge_embed.compression.plan import Plan, Progress, compress_tables
-from edge_embed.errors import BadInputError
 from edge_embed.lowering.dense import program_tables, with_packed
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
@@ -37,25 +33,18 @@ class CompressedFile(NamedTuple):
     report: CompressReport
 
 
-def compress_module(
-    model: nn.Module, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], kept: Kept, progress: Progress
-) -> CompressedModule:
+def compress_module(model: nn.Module, job: Job) -> CompressedModule:
     """Replace layers; the module itself stays as it is."""
-    tables = chosen(model_tables(model), names, sum(parameter.numel() for parameter in model.parameters()))
-    layers, reports = compress_tables(tables, counts, plan, kept, progress)
+    tables = job.chosen(model_tables(model), sum(parameter.numel() for parameter in model.parameters()))
+    layers, reports = job.run(tables)
     made = {table: layers[table.name] for table in tables if table.name in layers}
     return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
 
 
-def compress_program(
-    program: Program, plan: Plan, names: Collection[str], counts: Mapping[str, Tensor], kept: Kept, progress: Progress
-) -> CompressedProgram:
+def compress_program(program: Program, job: Job) -> CompressedProgram:
     """Replace nodes; the program itself stays as it is."""
-    if plan.trainable:
-        raise BadInputError("trainable: a saved program does not learn: give the module")
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
-    tables = chosen(program_tables(program), names, numbers)
-    layers, reports = compress_tables(tables, counts, plan, kept, progress)
+    layers, reports = job.run(job.chosen(program_tables(program), numbers))
     packed = {name: layer.to_packed() for name, layer in layers.items()}
     return CompressedProgram(with_packed(program, packed), CompressReport(reports, _nbytes(program.module)))
 

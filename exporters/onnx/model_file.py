@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -16,9 +17,24 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from edge_embed.errors import BadInputError
 
+# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
+_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 PROTOBUF_LIMIT = 2**31 - 1  # bytes
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}  # every other type has the same name in both
 _TYPED_FIELDS = "float_data int32_data int64_data double_data uint64_data string_data".split()
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Errors that a damaged file causes, as errors of ours that name it."""
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except _MALFORMED as error:
+        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
 
 
 def parse_model(path: Path) -> ModelProto:

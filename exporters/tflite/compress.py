@@ -1,41 +1,25 @@
 """Compresses the dense tables of a TFLite file in place."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from edge_embed.compression.found import FoundTable, chosen
-from edge_embed.compression.kept import Kept
-from edge_embed.compression.plan import Plan, Progress, compress_tables
-from edge_embed.errors import BadInputError
+from edge_embed.compression.found import FoundTable
+from edge_embed.compression.job import Job
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
-from edge_embed.exporters.tflite.replace import check_dense, other_reader, replace_tables
+from edge_embed.exporters.tflite.replace import check_dense, other_reader, replace_in
 from edge_embed.files import check_output
 from edge_embed.lowering.compress import CompressedFile
 from edge_embed.report.compressed import CompressReport
 
 
-def compress_tflite(
-    path: Path,
-    plan: Plan,
-    names: Collection[str],
-    counts: Mapping[str, Tensor],
-    kept: Kept,
-    progress: Progress,
-    output: Path,
-    force: bool = False,
-) -> CompressedFile:
+def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
     """Write a TFLite file with packed tables in the place of dense ones; all else in it stays as it was.
 
     Args:
         path: a TFLite file of any converter.
-        plan: what is wanted.
-        names: of the tables that are wanted, by default all that hold a twentieth of the file.
-        counts: how often each row comes up, by the name of a table.
-        kept: finished parts of the work.
-        progress: called with (step, done, in all).
+        job: what is wanted; names of tables are those of constants.
         output: the file to write.
         force: overwrite an existing file.
 
@@ -46,15 +30,13 @@ def compress_tflite(
         EdgeEmbedError: if the package ai-edge-litert is not installed.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    if plan.trainable:
-        raise BadInputError("trainable: a TFLite file does not learn: give the module")
     check_output([output], [path], force)
     file = read_foreign(path)
     with damaged(path):
         check_dense(file)
         found = list(_tables(file))
-    layers, reports = compress_tables(chosen(found, names, _numbers(path)), counts, plan, kept, progress)
-    replace_tables(path, output, {name: layer.to_packed() for name, layer in layers.items()}, force=force)
+    layers, reports = job.run(job.chosen(found, _numbers(path)))
+    replace_in(file, output, {name: layer.to_packed() for name, layer in layers.items()}, "auto", force)
     return CompressedFile(output, CompressReport(reports, path.stat().st_size, output.stat().st_size))
 
 

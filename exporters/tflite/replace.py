@@ -62,7 +62,13 @@ def replace_tables(
         OutputError: if the file cannot be written; nothing partial is left.
     """
     keep_inputs([Path(output)], [source])
-    file = read_foreign(Path(source))
+    return replace_in(read_foreign(Path(source)), output, tables, tflite_table, force)
+
+
+def replace_in(
+    file: ForeignFile, output: StrPath, tables: Mapping[str, Packed], tflite_table: str, force: bool
+) -> Mapping[str, Layout]:
+    """`replace_tables` of a file that was read, whose model is changed."""
     with damaged(file.path):
         _check(file, tables)
         names = _manifest_names(tables)

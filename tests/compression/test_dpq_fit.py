@@ -108,8 +108,8 @@ def test_centroids_are_the_weighted_means_of_their_rows(counts, shared):
         each = weights.repeat(4 if shared else 1)
         total = np.bincount(code, each, 8)
         means = np.stack([np.bincount(code, each * column, 8) for column in points.T], 1) / total[:, np.newaxis]
-        # Two steps from the end k-means moves few rows any more.
-        np.testing.assert_allclose(values[group], means, rtol=0, atol=0.02)
+        got, least = (each @ np.square(points - centers[code]).sum(1) for centers in (values[group], means))
+        assert got <= 1.001 * least  # means leave the least; the last step of k-means moves few rows
 
 
 def test_one_code_too_many_is_k_means_and_one_less_is_exact():

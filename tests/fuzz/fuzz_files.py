@@ -102,6 +102,13 @@ def onnx_file() -> Reader:
     """Exported files as `inspect --verify` reads them."""
     program = _program()
     sound = _written("model.onnx", lambda path: workflow.export(program, "onnx", path))
+    return Reader(
+        "model.onnx", partial(inspect_file, verify=True), (BadInputError, ParityError), _onnx_mutant(sound), sound
+    )
+
+
+def _onnx_mutant(sound: bytes) -> Callable[[random.Random], bytes]:
+    """Changes bytes of an ONNX file, or fields of its messages."""
     model = onnx.load_from_string(sound)
 
     def mutant(random_: random.Random) -> bytes:
@@ -113,7 +120,7 @@ def onnx_file() -> Reader:
             _change_message(random_, changed)
         return changed.SerializeToString()
 
-    return Reader("model.onnx", partial(inspect_file, verify=True), (BadInputError, ParityError), mutant, sound)
+    return mutant
 
 
 def _change_message(random_: random.Random, message: Message) -> None:
@@ -276,7 +283,7 @@ def _written(name: str, write: Callable[[Path], object]) -> bytes:
 READERS = {
     "packed": packed,
     "onnx": onnx_file,
-    "onnx-compress": partial(onnx_files.compressed, _change_message),
+    "onnx-compress": partial(onnx_files.compressed, _onnx_mutant),
     "ort": ort_file,
     "inputs": inputs,
     "tensors": tensors,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from driver import Reader, change_bytes
+from driver import Reader
 from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
-from edge_embed.compression.kept import NOTHING
+from edge_embed.compression.job import Job
 from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError, SizeError
 from edge_embed.exporters.onnx.foreign.compress import compress_foreign
@@ -47,35 +47,26 @@ def _sound() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=7)
 
 
-def compressed(change_message: Callable[[random.Random, onnx.ModelProto], None]) -> Reader:
+def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -> Reader:
     """What the checker of onnx takes before, it takes after.
 
     Args:
-        change_message: changes a field.
+        mutant_of: makes what changes a sound file.
     """
     model = _sound()
     onnx.checker.check_model(model)
     sound = model.SerializeToString()
 
-    plan = Plan("low_rank", options={"rank": 1})
+    job = Job(Plan("low_rank", options={"rank": 1}))
 
     def read(path: Path) -> None:
         file = read_foreign(path)
         was_correct = _is_correct(file.model)
-        compress_foreign(file, plan, (), {}, NOTHING, lambda name, done, total: None)
+        compress_foreign(file, job)
         if was_correct and not _is_correct(file.model):
             raise AssertionError("what was made of it is no correct model")
 
-    def mutant(random_: random.Random) -> bytes:
-        if random_.random() < 0.3:
-            return change_bytes(random_, sound)
-        changed = onnx.ModelProto()
-        changed.CopyFrom(model)
-        for _ in range(random_.choice((1, 1, 2, 4))):
-            change_message(random_, changed)
-        return changed.SerializeToString()
-
-    return Reader("model.onnx", read, (BadInputError, SizeError), mutant, sound)
+    return Reader("model.onnx", read, (BadInputError, SizeError), mutant_of(sound), sound)
 
 
 def _is_correct(model: onnx.ModelProto) -> bool:

@@ -103,7 +103,7 @@ def test_export_of_the_file_itself_says_to_compress_it(files, tmp_path):
 def test_the_file_is_never_replaced(files, name):
     path = files[0] / name
     before = path.read_bytes()
-    with pytest.raises(BadInputError, match="is the model itself"):
+    with pytest.raises(BadInputError, match="is read by this command"):
         edge_embed.compress(path, "dpq", num_codes=16, num_groups=8, output=path, force=True)
     assert path.read_bytes() == before
 

@@ -1,8 +1,6 @@
 """An ONNX file of any tool: parsed and checked as a whole, its tensors read when they are asked for."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,13 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.model_file import (
     ExternalTensor,
     checked_tensor,
+    damaged,
     dtype_name,
     parse_model,
     tensors_of,
 )
 from edge_embed.packed.manifest import located
 
-# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
-_MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 _STANDARD = ("", "ai.onnx")
 
@@ -59,19 +56,6 @@ class ForeignModel:
         external = ExternalTensor(self.path.parent, tensor)
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).newbyteorder("<")
         return np.memmap(external.path, dtype, "c", external.begin, tuple(tensor.dims))
-
-
-@contextmanager
-def damaged(path: Path) -> Iterator[None]:
-    """Errors that a damaged file causes, as errors of ours that name it."""
-    try:
-        yield
-    except BadInputError as error:
-        raise BadInputError(f"{path}: {error}") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except _MALFORMED as error:
-        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
 
 
 def read_foreign(path: Path) -> ForeignModel:

@@ -62,7 +62,7 @@ class _Uses:
 
 
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
-    """All tables of a file, in its order, their weights not read yet: `with_weight` does."""
+    """All tables of a file, in its order, their weights not read yet: `weight_of` does."""
     graph = file.model.graph
     constants = dict(_matrices(graph.initializer, graph.node))
     twins = _twins(file, constants)
@@ -77,7 +77,7 @@ def dense_tables(file: ForeignModel) -> list[OnnxTable]:
     return found + [_inner_table(*inner, labels.values()) for inner in _inner_tables(file.model)]
 
 
-def with_weight(file: ForeignModel, table: OnnxTable) -> torch.Tensor:
+def weight_of(file: ForeignModel, table: OnnxTable) -> torch.Tensor:
     """The numbers of a table [n, d]."""
     graph = file.model.graph
     array = file.array(dict(_matrices(graph.initializer, graph.node))[table.constant])

@@ -242,7 +242,7 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"trainable": True}, "trainable: an ONNX file does not learn"),
+        ({"trainable": True}, "trainable: a saved model does not learn"),
         ({"output": None}, "output: got none for .*onnx: give the path"),
         ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: there are words"),
     ],
