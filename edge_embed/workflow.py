@@ -24,7 +24,7 @@ from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.compress import (
     CompressedFile,
@@ -105,8 +105,8 @@ def load(
     """The program of a module, or of a file that holds one.
 
     Args:
-        model: a module (then ``example_inputs`` is needed) or the path of a saved one, or of word vectors: word2vec,
-            GloVe, fastText, model2vec or safetensors.
+        model: a module (then ``example_inputs`` is needed) or the path of a saved one, of the folder of one of
+            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec or safetensors.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
@@ -118,8 +118,8 @@ def load(
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
     if not isinstance(model, nn.Module):
-        vectors = load_vectors(Path(model), tables, inputs) if factory is None else None
-        return load_program(Path(model), inputs, allow_pickle, factory) if vectors is None else vectors
+        found = load_foreign(Path(model), tables, inputs) if factory is None else None
+        return load_program(Path(model), inputs, allow_pickle, factory) if found is None else found
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
@@ -160,8 +160,8 @@ def compress(
     nearest to the dense table is taken, and for ``min_cosine`` the smallest; the others are in the report.
 
     Args:
-        model: a module, which stays as it is; the path of a saved model, of word vectors, or of an ONNX or TFLite file
-            of any tool; or a program (`edge_embed.workflow.load`).
+        model: a module, which stays as it is; the path of a saved model, of the folder of one of transformers, of word
+            vectors, or of an ONNX or TFLite file of any tool; or a program (`edge_embed.workflow.load`).
         method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
             decompositions), ``low_rank`` (one of them, as a tensor train of two cores), or ``auto``: all of these.
         ratio: bytes of each table, as the model holds it, over those of its packed form, at least.

@@ -69,7 +69,8 @@ def compress(
 ) -> None:
     """Put compressed tables in the place of MODEL's dense ones, without training.
 
-    MODEL is a saved model, a file of word vectors, or an ONNX or TFLite file of any tool.
+    MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
+    tool.
     """
     from edge_embed import workflow
     from edge_embed.report.compressed_tables import shown

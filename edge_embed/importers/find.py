@@ -1,4 +1,4 @@
-"""Tells by its content whether a file holds word vectors, and in which format."""
+"""Tells by its content whether a file or folder is a model of another tool, and in which format."""
 
 import os
 from collections.abc import Callable, Collection
@@ -12,6 +12,7 @@ from edge_embed.importers.program import program_of
 from edge_embed.importers.rows import header_of
 from edge_embed.importers.safetensors_file import read_safetensors
 from edge_embed.importers.stream import begin
+from edge_embed.importers.transformers_folder import is_transformers, read_transformers
 from edge_embed.importers.vectors import Vectors
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import is_number, read_word2vec_text
@@ -23,19 +24,23 @@ _START_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def load_vectors(path: Path, tables: Collection[str] = (), inputs: Collection[ProgramInput] = ()) -> Program | None:
-    """A model of one table, if this is a file of vectors, and None if it is something else.
+def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[ProgramInput] = ()) -> Program | None:
+    """A model of one table, if this is a file of vectors; the model of transformers in a folder; None of anything else.
 
     Args:
-        path: a file, or the folder of a model2vec model.
+        path: a file, or the folder of a model2vec or transformers model.
         tables: of a safetensors file with several tables, the name of the one that is wanted.
-        inputs: what was said of the inputs of a model; of this one it is known.
+        inputs: what was said of the inputs of a model; of these they are known.
 
     Raises:
         BadInputError: the file is damaged or not understood, or the choice is not clear.
         EdgeEmbedError: a library is not installed that the format needs.
     """
     with located(str(path)):
+        if path.is_dir() and model_in(path) is None and is_transformers(path):
+            if inputs:
+                raise BadInputError("is a model of transformers, whose inputs are known: leave --input away")
+            return read_transformers(path)
         reader = _reader(path, tables)
         if reader is None:
             return None

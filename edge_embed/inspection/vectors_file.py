@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo
 from edge_embed.program.program import dtype_name
 
@@ -15,7 +15,7 @@ def inspect_vectors(path: Path, verify: bool) -> FileReport | None:
     Raises:
         BadInputError: It is damaged.
     """
-    program = load_vectors(path)
+    program = load_foreign(path)
     if program is None or program.source is None:
         return None
     ((name, table),) = program.module.named_buffers()

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 
 WORDS = ["running", "runner", "ran", "straße", "日本語", "naïve", "Ωμέγα", "🙂x", "a", "of", *map(str, range(40))]
 
 
 def read(path):
     """Tokens and table of a model."""
-    program = load_vectors(path)
+    program = load_foreign(path)
     return list(program.vocabulary), program.module.weight("vectors.weight").numpy()
 
 
@@ -70,7 +70,7 @@ class TestTrained:
         model.quantize(input=str(text))
         model.save_model(str(tmp_path / "m.ftz"))
         with pytest.raises(BadInputError, match=r"quantised fastText model .* take the .bin"):
-            load_vectors(tmp_path / "m.ftz")
+            load_foreign(tmp_path / "m.ftz")
 
 
 def model_bytes(words, minn=2, maxn=4, buckets=7, kind=2, version=12, dim=3, labels=()):
@@ -144,11 +144,11 @@ class TestRefused:
         end = len(whole) - 17 - 2 * 3 * 4  # without the output layer, which is not read
         path.write_bytes(change(whole[:end]))
         with pytest.raises(BadInputError, match=match):
-            load_vectors(path)
+            load_foreign(path)
 
     def test_numbers_that_are_not_finite(self, tmp_path):
         path, whole = tmp_path / "m.bin", model_bytes(["of", "the"], maxn=0, dim=1)
         begin = whole.index(struct.pack("<2q", 9, 1)) + 16
         path.write_bytes(whole[: begin + 4] + struct.pack("<f", np.nan) + whole[begin + 8 :])
         with pytest.raises(BadInputError, match=r"word 2 \('the'\): holds NaN"):
-            load_vectors(path)
+            load_foreign(path)

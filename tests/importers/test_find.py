@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 import edge_embed
 from edge_embed import cli, workflow
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 from edge_embed.inspection.inspect import inspect_file
 
 ROWS, COLUMNS = 400, 16
@@ -130,9 +130,9 @@ def test_inputs_are_known(files):
 )
 def test_what_is_no_file_of_vectors_is_left_to_others(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
-    assert load_vectors(tmp_path / "f") is None
-    assert load_vectors(tmp_path) is None
-    assert load_vectors(tmp_path / "absent") is None
+    assert load_foreign(tmp_path / "f") is None
+    assert load_foreign(tmp_path) is None
+    assert load_foreign(tmp_path / "absent") is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,7 +146,7 @@ def test_damage_is_bad_input_and_nothing_else(files, tmp_path, name):
             content[draw.choice([draw.randrange(100), draw.randrange(len(content))])] = draw.randrange(256)
         path.write_bytes(content[: draw.choice([len(content), draw.randrange(len(content))])])
         try:
-            program = load_vectors(path)
+            program = load_foreign(path)
         except BadInputError:
             refused += 1
         else:

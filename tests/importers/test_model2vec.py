@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 
 TOKENS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(60))]
 TEXT = "w3 w7 w59 w3"
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", ["plain", "fewer_rows", "float16"])
 @pytest.mark.parametrize("file", [".", "model.safetensors"])
 def test_rows_are_what_the_model_makes_its_mean_of(folder, name, file):
-    model, program = StaticModel.from_pretrained(folder / name), load_vectors(folder / name / file)
+    model, program = StaticModel.from_pretrained(folder / name), load_foreign(folder / name / file)
     assert list(program.vocabulary) == TOKENS == list(model.tokens)
     (rows,) = program.run(torch.tensor(model.tokenize([TEXT])))
     np.testing.assert_allclose(rows[0].float().mean(0), model.encode(TEXT), atol=1e-3 if name == "float16" else 1e-6)
@@ -49,14 +49,14 @@ def test_a_table_of_sentence_transformers(folder, tmp_path):
     table = load_file(folder / "plain/model.safetensors")["embeddings"]
     save_file({"embedding.weight": table}, inside / "model.safetensors")
     (inside / "tokenizer.json").write_bytes((folder / "plain/tokenizer.json").read_bytes())
-    program = load_vectors(tmp_path)
+    program = load_foreign(tmp_path)
     assert list(program.vocabulary) == TOKENS
     torch.testing.assert_close(program.module.weight("embedding.weight"), table)
 
 
 def test_integers_are_refused(folder):
     with pytest.raises(BadInputError, match=r"embeddings: got int8 .* save the model without quantize_to"):
-        load_vectors(folder / "int8")
+        load_foreign(folder / "int8")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_does_not_belong_together_is_named(folder, tmp_path, tensors, match
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_bytes((folder / "plain/tokenizer.json").read_bytes())
     with pytest.raises(BadInputError, match=match):
-        load_vectors(tmp_path)
+        load_foreign(tmp_path)
 
 
 def test_few_rows_do_not_become_a_large_table(folder, tmp_path):
@@ -89,7 +89,7 @@ def test_few_rows_do_not_become_a_large_table(folder, tmp_path):
     mapping = torch.zeros(1000, dtype=torch.int32)
     save_file({"embeddings": torch.ones(1, 8), "mapping": mapping}, tmp_path / "model.safetensors")
     with pytest.raises(BadInputError, match="mapping: got 1000 tokens for 1 rows, expected at most 100"):
-        load_vectors(tmp_path)
+        load_foreign(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"model": 1}', "\udcff"])
@@ -97,4 +97,4 @@ def test_a_damaged_tokenizer(folder, tmp_path, text):
     (tmp_path / "model.safetensors").write_bytes((folder / "plain/model.safetensors").read_bytes())
     (tmp_path / "tokenizer.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(BadInputError, match=r"tokenizer\.json: the library tokenizers refuses it"):
-        load_vectors(tmp_path)
+        load_foreign(tmp_path)

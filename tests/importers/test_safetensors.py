@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 from edge_embed.packed import save_tables
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -14,7 +14,7 @@ TABLE = torch.arange(12.0).reshape(4, 3)
 
 def load(path, tensors, tables=()):
     save_file(tensors, path / "m.safetensors")
-    return load_vectors(path / "m.safetensors", tables)
+    return load_foreign(path / "m.safetensors", tables)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -67,4 +67,4 @@ def test_packed_tables_are_compressed_already(tmp_path):
     packed = PackedDPQ.from_codes(torch.zeros(4, 2, dtype=torch.int64).numpy(), torch.ones(2, 3, 2).numpy())
     save_tables(tmp_path / "t.safetensors", {"words": packed})
     with pytest.raises(BadInputError, match="holds packed tables, which are compressed already"):
-        load_vectors(tmp_path / "t.safetensors")
+        load_foreign(tmp_path / "t.safetensors")

@@ -12,21 +12,21 @@ from hypothesis.extra.numpy import arrays
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers import stream, word2vec_text
-from edge_embed.importers.find import load_vectors
+from edge_embed.importers.find import load_foreign
 
 WORDS = ["the", "straße", "日本語", "naïve", "🙂", "x.y", "don't", "\u00a0", "5", "-1.5"]
 
 
 def read(path):
     """Tokens and table of a file."""
-    program = load_vectors(path)
+    program = load_foreign(path)
     return list(program.vocabulary), program.module.weight("vectors.weight").numpy()
 
 
 def refused(path, content, match):
     path.write_bytes(content)
     with pytest.raises(BadInputError, match=match) as caught:
-        load_vectors(path)
+        load_foreign(path)
     assert str(path) in str(caught.value)
 
 
@@ -228,7 +228,7 @@ def test_a_table_is_read_without_a_copy_of_it(tmp_path, small_blocks):
     lines = (f"w{at} {' '.join(map('%.4f'.__mod__, row))}" for at, row in enumerate(table.tolist()))
     (tmp_path / "v.txt").write_text("\n".join(lines))
     tracemalloc.start()
-    load_vectors(tmp_path / "v.txt")
+    load_foreign(tmp_path / "v.txt")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.6 * table.nbytes  # with tokens, and what a program is made of

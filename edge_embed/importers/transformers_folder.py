@@ -1,0 +1,140 @@
+"""The folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
+
+The class is the one that the configuration names; its inputs are ``input_ids`` and ``attention_mask``, of an encoder
+with a decoder ``decoder_input_ids`` too. Weights become float32, which every runtime computes with.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.program.load import capture_program
+from edge_embed.program.program import Program
+
+_CONFIG = "config.json"
+_EXAMPLE = (2, 8)  # ids
+_IDS = "input_ids"
+_DIMENSIONS = {  # of the inputs that a model may have; it runs without the others
+    _IDS: ("batch", "sequence"),
+    "attention_mask": ("batch", "sequence"),
+    "decoder_input_ids": ("batch", "decoder_sequence"),
+}
+_AGAIN = "save the whole model with its save_pretrained"
+_OWN = "make the module yourself, and give it to edge_embed.save"
+_INSTALL = 'pip install "edge-embed[transformers]"'
+
+
+def is_transformers(folder: Path) -> bool:
+    """Whether a folder may be one of a model."""
+    return (folder / _CONFIG).is_file()
+
+
+def read_transformers(folder: Path) -> Program:
+    """Trace the model of a folder; its tables have the names that they have in the model.
+
+    Raises:
+        BadInputError: the folder is damaged, or holds less than the whole model, a model of no class of transformers,
+            one of quantised weights, one that takes no ids, or one that cannot be traced.
+        EdgeEmbedError: the library `transformers` is not installed.
+    """
+    model = _model(folder)
+    accepted = inspect.signature(model.forward).parameters
+    if _IDS not in accepted:
+        raise BadInputError(f"{type(model).__name__} takes no {_IDS}, expected a model of text: {_OWN}")
+    examples = {name: example for name, example in _examples(model).items() if name in accepted}
+    names = {name: dict(enumerate(_DIMENSIONS[name])) for name in examples}
+    dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in names.items()}
+    program = capture_program(
+        model, examples, dynamic, dimension_names=names, output_names=_output_names(model, examples)
+    )
+    program.source = folder
+    return program
+
+
+def _model(folder: Path) -> nn.Module:
+    try:
+        import transformers  # noqa: PLC0415
+    except ImportError as error:
+        raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
+    with _quiet(transformers.utils.logging), _refused():
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if getattr(config, "quantization_config", None) is not None:
+            raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: take the model as it was before")
+        model, loaded = _class_of(transformers, config).from_pretrained(
+            folder,
+            config=config,
+            local_files_only=True,
+            use_safetensors=True,  # any other file is a pickle, which can run code
+            attn_implementation="eager",
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # its own error refers to a report
+            output_loading_info=True,
+        )
+    for key, got, expected in sorted(loaded["mismatched_keys"]):
+        raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
+    if lacking := sorted(loaded["missing_keys"]):
+        raise BadInputError(f"has no numbers for {', '.join(lacking):.300}: {_AGAIN}")
+    made: nn.Module = model
+    for module in made.modules():
+        own = getattr(module, "config", None)
+        if isinstance(own, transformers.PreTrainedConfig):
+            own.use_cache = False  # what is kept from one token to the next is no output
+    return made
+
+
+def _class_of(transformers: Any, config: Any) -> Any:
+    """The class of the model; of a configuration that names none, the one for its hidden states."""
+    if not config.architectures:
+        return transformers.AutoModel
+    name = config.architectures[0]
+    found = getattr(transformers, name, None)
+    if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
+        expected = f"expected one of transformers {transformers.__version__}"
+        raise BadInputError(f"{_CONFIG}: got a model of the class {name:.100}, {expected}: {_OWN}")
+    return found
+
+
+def _examples(model: Any) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.get_text_config().vocab_size, _EXAMPLE, generator=generator)
+    examples = {_IDS: ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.is_encoder_decoder:
+        examples["decoder_input_ids"] = ids[:, : _EXAMPLE[1] // 2]
+    return examples
+
+
+def _output_names(model: nn.Module, examples: dict[str, Tensor]) -> list[str]:
+    with torch.no_grad(), _refused():
+        return [name for name, value in model.eval()(**examples).items() if isinstance(value, Tensor)]
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What the library makes of a damaged folder, as an error of ours."""
+    try:
+        yield
+    except BadInputError:
+        raise
+    except Exception as error:  # of its libraries too
+        raise BadInputError(f"transformers cannot load it ({one_line(error)}): {_AGAIN}, or {_OWN}") from error
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """No bars and reports of the library's own: what matters of them are errors here."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,157 @@
+"""Folders that transformers wrote: the program computes what the module does; less than a model is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import edge_embed
+from edge_embed import workflow
+from edge_embed.errors import BadInputError
+from edge_embed.importers.find import load_foreign
+from edge_embed.program.program import ProgramInput
+
+transformers = pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[dev]'")
+
+SMALL = {"vocab_size": 300, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+IDS = torch.tensor([[5, 17, 299, 1, 8], [3, 3, 8, 2, 0], [1, 0, 2, 9, 250]])
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
+
+
+def bert() -> Any:
+    return transformers.BertModel(transformers.BertConfig(**SMALL, hidden_size=32))
+
+
+def llama() -> Any:
+    config = transformers.LlamaConfig(**SMALL, hidden_size=32, num_key_value_heads=1, tie_word_embeddings=True)
+    return transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+
+
+def t5() -> Any:
+    config = transformers.T5Config(vocab_size=300, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2)
+    return transformers.T5ForConditionalGeneration(config)
+
+
+def saved(make: Callable[[], Any], folder: Path) -> Any:
+    """The module as it comes back, in float32."""
+    torch.manual_seed(0)
+    made = make()
+    made.save_pretrained(folder)
+    return type(made).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("bert") / "model.of.mine"
+    saved(bert, path)
+    return path
+
+
+def changed(folder: Path, copy: Path, **config: Any) -> Path:
+    shutil.copytree(folder, copy)
+    path = copy / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "outputs"),
+    [
+        (bert, {}, ("last_hidden_state", "pooler_output")),
+        pytest.param(llama, {}, ("logits",), marks=pytest.mark.slow),
+        pytest.param(
+            t5, {"decoder_input_ids": IDS[:, :3]}, ("logits", "encoder_last_hidden_state"), marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_the_program_computes_what_the_module_does(
+    make: Callable[[], Any], more: dict[str, Tensor], outputs: tuple[str, ...], tmp_path: Path
+) -> None:
+    module = saved(make, tmp_path)
+    inputs = {"input_ids": IDS, "attention_mask": MASK, **more}
+    program = workflow.load(tmp_path)
+    shapes = {given.name: given.shape for given in program.inputs}
+    assert shapes["input_ids"] == shapes["attention_mask"] == ("batch", "sequence")
+    assert shapes.keys() == inputs.keys()
+    assert program.output_names == outputs
+    with torch.no_grad():
+        expected = module(**inputs)
+    for name, got in zip(outputs, program.run(*inputs.values()), strict=True):
+        torch.testing.assert_close(got, expected[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "table", "uses"), [(llama, "model.embed_tokens", 2), (t5, "shared", 3)])
+def test_its_tables_are_compressed_and_exported(make: Callable[[], Any], table: str, uses: int, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+    saved(make, tmp_path / "model")
+    small = tmp_path / "small.pt"
+    _, report = workflow.compress(tmp_path / "model", "dpq", num_codes=16, num_groups=16, output=small)
+    assert {each.name: each.uses for each in report.tables if not each.reason} == {table: uses}
+    edge_embed.export(small, "onnx", tmp_path / "small.onnx")
+    assert edge_embed.validate(small, tmp_path / "small.onnx").passed
+
+
+def test_the_library_says_nothing_of_its_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = transformers.utils.logging.get_verbosity(), transformers.utils.logging.is_progress_bar_enabled()
+    load_foreign(folder)
+    assert capfd.readouterr() == ("", "")
+    after = transformers.utils.logging.get_verbosity(), transformers.utils.logging.is_progress_bar_enabled()
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"architectures": ["PhantomModel"]}, "config.json: got a model of the class PhantomModel, expected one of"),
+        ({"architectures": ["AutoTokenizer"]}, "got a model of the class AutoTokenizer"),
+        ({"architectures": 5}, "cannot load it .*save_pretrained"),
+        ({"model_type": "phantom", "architectures": None}, "cannot load it .*phantom.*make the module yourself"),
+        ({"num_hidden_layers": 2}, "has no numbers for encoder.layer.1.*save the whole model"),
+        ({"vocab_size": 301}, r"word_embeddings.weight: got \[300, 32\], expected \[301, 32\] of config.json"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "got quantised weights, expected floats"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_refused(
+    config: dict[str, Any], message: str, folder: Path, tmp_path: Path
+) -> None:
+    path = changed(folder, tmp_path / "model", **config)
+    with pytest.raises(BadInputError, match=f"^{path}: .*{message}"):
+        load_foreign(path)
+
+
+def test_no_code_of_the_folder_runs(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model", model_type="own", auto_map={"AutoConfig": "own.Config"})
+    (path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(BadInputError, match="contains custom code"):
+        load_foreign(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_are_cut_or_pickled_are_refused(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    weights = path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    with pytest.raises(BadInputError, match=r"cannot load it .*save the whole model"):
+        load_foreign(path)
+    weights.unlink()
+    torch.save({}, path / "pytorch_model.bin")
+    with pytest.raises(BadInputError, match=r"no file named model.safetensors.*save the whole model"):
+        load_foreign(path)
+
+
+def test_models_of_other_things_than_text_are_refused(tmp_path: Path) -> None:
+    config = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    with pytest.raises(BadInputError, match="ViTModel takes no input_ids, expected a model of text"):
+        load_foreign(tmp_path)
+
+
+def test_inputs_are_known(folder: Path) -> None:
+    with pytest.raises(BadInputError, match="inputs are known: leave --input away"):
+        load_foreign(folder, inputs=[ProgramInput("ids", torch.int64, ("batch",))])
