@@ -1,8 +1,11 @@
-"""Keeps native libraries from writing to stderr, past Python; what is wrong they tell by exceptions too."""
+"""Keeps libraries from saying what they tell by exceptions too: native ones on stderr, others by logging and bars."""
 
+import io
+import logging
 import os
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 
 @contextmanager
@@ -16,3 +19,21 @@ def quiet_stderr() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing that is printed, logged or warned in here is shown, by native code on stdout alone."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    with (
+        quiet_stderr(),
+        warnings.catch_warnings(),
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logging.disable(level)

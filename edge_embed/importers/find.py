@@ -37,7 +37,7 @@ def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[Pr
         EdgeEmbedError: a library is not installed that the format needs.
     """
     with located(str(path)):
-        if path.is_dir() and model_in(path) is None and is_transformers(path):
+        if is_transformers_folder(path):
             if inputs:
                 raise BadInputError("is a model of transformers, whose inputs are known: leave --input away")
             return read_transformers(path)
@@ -50,6 +50,11 @@ def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[Pr
                 "--model package.module:function makes it"
             )
         return program_of(reader())
+
+
+def is_transformers_folder(path: Path) -> bool:
+    """Whether this is a folder of transformers, of no kind that is known better."""
+    return path.is_dir() and model_in(path) is None and is_transformers(path)
 
 
 def _reader(path: Path, tables: Collection[str]) -> Reader | None:

@@ -17,6 +17,7 @@ from torch.export import Dim
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
+from edge_embed.quiet import silence
 
 _CONFIG = "config.json"
 _EXAMPLE = (2, 8)  # ids
@@ -60,10 +61,11 @@ def read_transformers(folder: Path) -> Program:
 
 def _model(folder: Path) -> nn.Module:
     try:
-        import transformers  # noqa: PLC0415
+        with silence():  # of the packages that it looks for, too
+            import transformers  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
-    with _quiet(transformers.utils.logging), _refused():
+    with silence(), _refused():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if getattr(config, "quantization_config", None) is not None:
             raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: take the model as it was before")
@@ -124,17 +126,3 @@ def _refused() -> Iterator[None]:
         raise
     except Exception as error:  # of its libraries too
         raise BadInputError(f"transformers cannot load it ({one_line(error)}): {_AGAIN}, or {_OWN}") from error
-
-
-@contextmanager
-def _quiet(logging: Any) -> Iterator[None]:
-    """No bars and reports of the library's own: what matters of them are errors here."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -17,7 +17,7 @@ _ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
 _TFLITE = b"TFL3"
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
-    "model, or word vectors (word2vec, GloVe, fastText, model2vec)"
+    "model, word vectors (word2vec, GloVe, fastText, model2vec), or the folder of a transformers model"
 )
 
 
@@ -27,7 +27,7 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
     Args:
         path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model
             (whose external data lies beside it), what ONNX Runtime made of one, ``.ort``, a ``.tflite`` model, a file
-            of word vectors, or the folder of a model2vec model.
+            of word vectors, or the folder of a model2vec or transformers model.
         verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
             A saved program has a checksum on every member instead, which is always compared.
 
@@ -44,7 +44,7 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
 
 def _inspector(path: Path) -> Inspector:
     if path.is_dir():
-        return _vectors
+        return _folder
     start, size = _start_of(path)
     if not size:
         raise BadInputError(f"{path}: is empty, {_EXPECTED}")
@@ -162,6 +162,13 @@ def _tflite(path: Path, verify: bool) -> FileReport:
     from edge_embed.inspection.tflite_file import inspect_tflite  # noqa: PLC0415
 
     return inspect_tflite(path, verify)
+
+
+def _folder(path: Path, verify: bool) -> FileReport:
+    from edge_embed.importers.find import is_transformers_folder  # noqa: PLC0415
+    from edge_embed.inspection.program_file import inspect_transformers  # noqa: PLC0415
+
+    return (inspect_transformers if is_transformers_folder(path) else _vectors)(path, verify)
 
 
 def _vectors(path: Path, verify: bool) -> FileReport:

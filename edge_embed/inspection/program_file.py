@@ -1,4 +1,4 @@
-"""A saved program: its tables as the graph uses them, trainable or frozen, without packing them."""
+"""A saved program, or a folder read as one: its tables as the graph uses them, without packing them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
-from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, State, TableInfo, table_info
+from edge_embed.importers.transformers_folder import read_transformers
+from edge_embed.inspection.report import DenseInfo, FileReport, Kind, PortInfo, State, TableInfo, table_info
 from edge_embed.ops import ant, ant_mixture, dpq, tt
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.ant import PackedANT
@@ -120,17 +121,36 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
     Raises:
         BadInputError: It is damaged, or holds what cannot be read safely.
     """
-    program = read_program(path)
+    return _report(read_program(path), path, "program", path.stat().st_size, verify)
+
+
+def inspect_transformers(folder: Path, verify: bool) -> FileReport:
+    """Report the folder of a transformers model, which is traced for that. It has no checksums: nothing is verified.
+
+    Raises:
+        BadInputError: It is damaged, or no model that can be a program.
+        EdgeEmbedError: The package transformers is missing.
+    """
+    with located(str(folder)):
+        program = read_transformers(folder)
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    report = _report(program, folder, "transformers", size, verify)
+    weights = sum(weight.nbytes for weight in program.module.buffers())
+    part = min(1, size / weights)  # in the folder weights may take less than as float32
+    dense = [replace(table, stored_bytes=int(table.stored_bytes * part)) for table in report.dense]
+    return replace(report, dense=dense)
+
+
+def _report(program: Program, path: Path, kind: Kind, size: int, verify: bool) -> FileReport:
     try:
         tables, dense = _tables(program), _dense(program)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     except _MALFORMED as error:
         raise BadInputError(f"{path}: damaged: its tables make no sense ({error}); save it again") from error
-    size = path.stat().st_size
     return FileReport(
         path=str(path),
-        kind="program",
+        kind=kind,
         file_bytes=size,
         total_bytes=size,
         verified=verify,

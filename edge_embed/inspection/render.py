@@ -23,6 +23,7 @@ _KINDS = {
     "ort": "model in ORT format",
     "tflite": "TFLite model",
     "vectors": "word vectors",
+    "transformers": "transformers model",
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _MOST_NAMES = 20

@@ -11,7 +11,7 @@ from edge_embed.packed.form import TableShape, TensorSpec
 
 SCHEMA_VERSION = 1
 
-Kind = Literal["program", "torch_save", "packed", "onnx", "ort", "tflite", "vectors"]
+Kind = Literal["program", "torch_save", "packed", "onnx", "ort", "tflite", "vectors", "transformers"]
 State = Literal["trainable", "frozen", "stored", "packed"]
 HashStatus = Literal["not checked", "matches", "DIFFERS", "no hash"]
 

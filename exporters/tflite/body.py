@@ -1,11 +1,7 @@
 """Converts the body of a program, all but its tables, with litert-torch: a signature for each size, weights shared."""
 
-import contextlib
-import io
-import logging
 import re
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +16,7 @@ from edge_embed.exporters.tflite.cut import CutProgram
 from edge_embed.exporters.tflite.signatures import not_at
 from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
-from edge_embed.quiet import quiet_stderr
+from edge_embed.quiet import silence
 
 # What the converter's compiler says behind the place in the source of the model.
 _FAILURE = re.compile(r" error: (.+)")
@@ -43,7 +39,7 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
     for name, sizes in signatures.items():
         converter = converter.signature(name, body, sample_arguments(cut, sizes))
     try:
-        with _silence(), TemporaryDirectory() as folder:
+        with silence(), TemporaryDirectory() as folder:
             path = Path(folder) / "body.tflite"
             converter.convert().export(str(path))
             return path.read_bytes()
@@ -101,7 +97,7 @@ def _unroll_recurrence(body: ProgramModule) -> None:
 
 def _load_converter() -> Any:
     try:
-        with _silence():
+        with silence():
             import litert_torch  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(
@@ -109,21 +105,3 @@ def _load_converter() -> Any:
             'which is not installed: pip install "edge-embed[tflite-models]", or use --target onnx'
         ) from error
     return litert_torch
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """The converter reports on stdout and by logging, its C++ part on stderr; errors reach us as exceptions."""
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    with (
-        quiet_stderr(),
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            logging.disable(level)
