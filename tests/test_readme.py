@@ -96,7 +96,7 @@ class TestBlocks:
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
             "words.json words.pt words.tflite worst.npz changes.svg usage.svg dense.pt compressed.pt compressed.onnx "
             "distilled.pt tried.svg topics.onnx topics.onnx.data topics_small.onnx glove.txt vectors.pt "
-            "vectors.onnx".split()
+            "vectors.onnx chat chat.pt chat.onnx".split()
         )
 
     def test_every_kind_of_block_is_known(self) -> None:
