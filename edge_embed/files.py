@@ -128,7 +128,7 @@ def check_target(target: Path, force: bool) -> None:
 
 
 def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]) -> None:
-    """Refuse outputs that would replace what a command reads, or its external data, not even by force.
+    """Refuse outputs that would replace what a command reads, even by force: its external data and its folder too.
 
     Raises:
         BadInputError: names the output.
@@ -173,8 +173,9 @@ def check_once(outputs: Mapping[str, Path]) -> None:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """By name, also where nothing is there, or by another name of one file."""
-    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+    """By name, also where nothing is there, or by another name of one file, or as a file in a folder."""
+    is_inside = one.exists() and other.is_dir() and one.resolve().is_relative_to(other.resolve())
+    return is_inside or one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
 def _exists(target: Path) -> BadInputError:

@@ -5,7 +5,8 @@ with a decoder ``decoder_input_ids`` too. Weights become float32, which every ru
 """
 
 import inspect
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
 
+_LOG = logging.getLogger(__name__)
+_SHOWN = 5  # names
 _CONFIG = "config.json"
 _EXAMPLE = (2, 8)  # ids
 _IDS = "input_ids"
@@ -65,6 +68,8 @@ def _model(folder: Path) -> nn.Module:
             import transformers  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
+    if not any(folder.glob("*.safetensors")):
+        raise BadInputError(f"has no .safetensors file, and others, which may run code, are not read: {_AGAIN}")
     with silence(), _refused():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if getattr(config, "quantization_config", None) is not None:
@@ -73,7 +78,7 @@ def _model(folder: Path) -> nn.Module:
             folder,
             config=config,
             local_files_only=True,
-            use_safetensors=True,  # any other file is a pickle, which can run code
+            use_safetensors=True,
             attn_implementation="eager",
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # its own error refers to a report
@@ -82,7 +87,9 @@ def _model(folder: Path) -> nn.Module:
     for key, got, expected in sorted(loaded["mismatched_keys"]):
         raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
     if lacking := sorted(loaded["missing_keys"]):
-        raise BadInputError(f"has no numbers for {', '.join(lacking):.300}: {_AGAIN}")
+        raise BadInputError(f"has no numbers for {_listed(lacking)}: {_AGAIN}")
+    if unused := sorted(loaded["unexpected_keys"]):
+        _LOG.warning("%s: %s has no place for %s, which are left out", folder, type(model).__name__, _listed(unused))
     made: nn.Module = model
     for module in made.modules():
         own = getattr(module, "config", None)
@@ -95,12 +102,19 @@ def _class_of(transformers: Any, config: Any) -> Any:
     """The class of the model; of a configuration that names none, the one for its hidden states."""
     if not config.architectures:
         return transformers.AutoModel
-    name = config.architectures[0]
+    name = config.architectures[0] if isinstance(config.architectures, list) else None
+    if not isinstance(name, str):
+        raise BadInputError(f"{_CONFIG}: architectures: got {config.architectures!r:.100}, expected a list of names")
     found = getattr(transformers, name, None)
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
         expected = f"expected one of transformers {transformers.__version__}"
         raise BadInputError(f"{_CONFIG}: got a model of the class {name:.100}, {expected}: {_OWN}")
     return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _examples(model: Any) -> dict[str, Tensor]:
@@ -125,4 +139,7 @@ def _refused() -> Iterator[None]:
     except BadInputError:
         raise
     except Exception as error:  # of its libraries too
-        raise BadInputError(f"transformers cannot load it ({one_line(error)}): {_AGAIN}, or {_OWN}") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split()):.400}"
+        raise BadInputError(
+            f"transformers cannot load it ({reason}): look at its files, {_AGAIN}, or {_OWN}"
+        ) from error

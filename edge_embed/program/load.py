@@ -77,7 +77,9 @@ def _start_of(path: Path) -> bytes:
     if not path.exists():
         raise BadInputError(f"{path}: there is no such file")
     if not path.is_file():
-        raise BadInputError(f"{path}: is no file (a folder or a device): give the path of a saved model")
+        raise BadInputError(
+            f"{path}: is no file (a folder or a device): give the path of a saved model, or a folder with config.json"
+        )
     try:
         with path.open("rb") as file:
             return file.read(16)

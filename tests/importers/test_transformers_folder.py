@@ -111,9 +111,13 @@ def test_the_library_says_nothing_of_its_own(folder: Path) -> None:
     [
         ({"architectures": ["PhantomModel"]}, "config.json: got a model of the class PhantomModel, expected one of"),
         ({"architectures": ["AutoTokenizer"]}, "got a model of the class AutoTokenizer"),
-        ({"architectures": 5}, "cannot load it .*save_pretrained"),
+        ({"architectures": "BertModel"}, "architectures: got 'BertModel', expected a list of names"),
+        ({"vocab_size": "three"}, "cannot load it .*vocab_size.*expected int.*look at its files"),
         ({"model_type": "phantom", "architectures": None}, "cannot load it .*phantom.*make the module yourself"),
-        ({"num_hidden_layers": 2}, "has no numbers for encoder.layer.1.*save the whole model"),
+        (
+            {"num_hidden_layers": 2},
+            r"has no numbers for (encoder.layer.1[\w.]+, ){4}[\w.]+ and \d+ more: save the whole",
+        ),
         ({"vocab_size": 301}, r"word_embeddings.weight: got \[300, 32\], expected \[301, 32\] of config.json"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "got quantised weights, expected floats"),
     ],
@@ -142,7 +146,9 @@ def test_weights_that_are_cut_or_pickled_are_refused(folder: Path, tmp_path: Pat
         load_foreign(path)
     weights.unlink()
     torch.save({}, path / "pytorch_model.bin")
-    with pytest.raises(BadInputError, match=r"no file named model.safetensors.*save the whole model"):
+    with pytest.raises(
+        BadInputError, match=r"has no .safetensors file, and others.*are not read: save the whole model"
+    ):
         load_foreign(path)
 
 
@@ -168,3 +174,17 @@ def test_inspect_names_its_tables_and_what_they_take_in_the_folder(tmp_path: Pat
     assert words.stored_bytes == pytest.approx(300 * 32 * 2, rel=0.05)  # the file has a header too
     assert words.share == words.stored_bytes / report.file_bytes
     assert [port.name for port in report.inputs] == ["input_ids", "attention_mask"]
+
+
+def test_weights_without_a_place_are_named(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    load_foreign(changed(folder, tmp_path / "model", num_hidden_layers=0))
+    assert "BertModel has no place for encoder.layer.0.attention" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "."])
+def test_the_folder_is_kept(name: str, folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    before = (path / "model.safetensors").read_bytes(), (path / "config.json").read_bytes()
+    with pytest.raises(BadInputError, match="is read by this command"):
+        workflow.compress(path, "dpq", num_codes=16, num_groups=8, output=path / name, force=True)
+    assert ((path / "model.safetensors").read_bytes(), (path / "config.json").read_bytes()) == before
