@@ -4,13 +4,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor, nn
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
+from edge_embed.compression.processes import Processes
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile
 from edge_embed.exporters.onnx.export import export_onnx
@@ -46,6 +47,9 @@ from edge_embed.steps import limit_steps
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate_file import validate_file
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup  # not in every build of torch
 
 Model = nn.Module | StrPath
 
@@ -152,6 +156,7 @@ def compress(
     output: StrPath | None = None,
     force: bool = False,
     progress: Progress = _silent,
+    group: "ProcessGroup | None" = None,
     **sizes: Any,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Put compressed tables in the place of dense ones, in a model that is trained already.
@@ -180,6 +185,10 @@ def compress(
             which needs one, as a file like it.
         force: overwrite an existing file.
         progress: called with (step, done, in all).
+        group: processes that share the work, such as ``torch.distributed.group.WORLD``: each makes this call with equal
+            arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq and ant it
+            is that of one process with as many threads, bit for bit, with the others to rounding. What one process
+            refuses all do. None: this one has all of the work.
         sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant) or
             ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of the layers.
 
@@ -189,7 +198,7 @@ def compress(
 
     Raises:
         BadInputError: if what is wanted is not clear, a name is of no table, or no table is worth it or can be replaced
-            (the reasons are named), or a table holds what float32 cannot.
+            (the reasons are named), or a table holds what float32 cannot; or the group is not of gloo.
         SizeError: if a table cannot be as small as wanted, or gets no smaller.
         ParityError: if a table cannot be as near as wanted.
         OutputError: if the file cannot be written; nothing partial is left.
@@ -197,8 +206,9 @@ def compress(
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
     plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)
-    with Kept(None if checkpoint is None else Path(checkpoint)) as kept:
-        job = Job(plan, modules, {} if counts is None else counts, kept, progress)
+    processes = Processes(group)
+    with Kept(None if checkpoint is None else Path(checkpoint), processes) as kept:
+        job = Job(plan, modules, {} if counts is None else counts, kept, progress, processes)
         if isinstance(model, nn.Module):
             if output is not None:
                 raise BadInputError("output: got one for a module: leave it out, and save what this returns")
@@ -212,10 +222,15 @@ def compress(
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)
-        check_output([Path(output)], [program.source], force)
+        processes.first(lambda: check_output([Path(output)], [program.source], force))
         compressed = compress_program(program, job)
-        with new_file(output, force=force) as temporary:
-            return compressed._replace(model=rewrite_program(compressed.model, temporary))
+        written = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
+        return compressed if written is None else compressed._replace(model=written)
+
+
+def _rewrite(program: Program, output: Path, force: bool) -> Program:
+    with new_file(output, force=force) as temporary:
+        return rewrite_program(program, temporary)
 
 
 def _in_place(path: Path) -> Callable[..., CompressedFile] | None:

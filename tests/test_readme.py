@@ -95,7 +95,7 @@ class TestBlocks:
             "compare.md edge-embed.toml inputs.npz language.pt model.onnx model.pt model.tflite report.html report.md "
             "small.onnx smaller.onnx smaller.pt suggestions.onnx tables.safetensors texts.onnx tokenizer.json "
             "words.json words.pt words.tflite worst.npz changes.svg usage.svg dense.pt compressed.pt compressed.onnx "
-            "distilled.pt tried.svg topics.onnx topics.onnx.data topics_small.onnx glove.txt vectors.pt "
+            "shared.pt distilled.pt tried.svg topics.onnx topics.onnx.data topics_small.onnx glove.txt vectors.pt "
             "vectors.onnx chat chat.pt chat.onnx".split()
         )
 

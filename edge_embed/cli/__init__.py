@@ -17,12 +17,15 @@ from edge_embed.cli.doctor import doctor
 from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error
 from edge_embed.cli.inspect import inspect
+from edge_embed.cli.torchrun import is_one_of_many, run_together
 from edge_embed.cli.validate import validate
+from edge_embed.errors import EdgeEmbedError
 from edge_embed.supervisor import can_supervise, is_supervised, leave_on_signals, run_supervised
 
 __all__ = ["main", "run"]
 
 _SUPERVISED = ("validate", "check", "bench")
+_SHARED = ("compress",)
 
 
 @click.group(
@@ -43,4 +46,9 @@ def run() -> None:
     if arguments and arguments[0] in _SUPERVISED and can_supervise() and not is_supervised():
         sys.exit(run_supervised(arguments, partial(tell_error, as_json="--json" in arguments, exit_code=1)))
     leave_on_signals()
+    if arguments and arguments[0] in _SHARED and is_one_of_many():
+        try:
+            run_together(partial(main, prog_name="edge-embed"))
+        except EdgeEmbedError as error:
+            sys.exit(tell_error(str(error), as_json="--json" in arguments, exit_code=error.exit_code))
     main(prog_name="edge-embed")

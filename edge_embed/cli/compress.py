@@ -9,6 +9,7 @@ import click
 
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
+from edge_embed.cli.torchrun import shared_group
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,15 +71,18 @@ def compress(
     """Put compressed tables in the place of MODEL's dense ones, without training.
 
     MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
-    tool.
+    tool. Processes that torchrun starts share the work.
     """
     from edge_embed import workflow
+    from edge_embed.compression.processes import Processes
     from edge_embed.report.compressed_tables import shown
 
     wanted = {name: value for name, value in given.items() if value is not None}
-    with out.progress() as progress, _drawing(plot, force, model, given["output"]) as draw:
+    group = shared_group()
+    drawn = plot if Processes(group).is_first else None
+    with out.progress() as progress, _drawing(drawn, force, model, given["output"]) as draw:
         counts = _counts(counted)
-        wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress}
+        wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
 from edge_embed.compression.dictionary import learn, row_blocks
-from edge_embed.compression.kept import NOTHING, Arrays, Kept
+from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.compression.sparse_codes import Codes, Dictionary, encode, price_of
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
@@ -46,6 +47,7 @@ def fit(
     seed: int = 0,
     kept: Kept = NOTHING,
     on_block: Callable[[int], None] = lambda rows: None,
+    processes: Processes = ALONE,
 ) -> ANTEmbedding:
     """An `ANTEmbedding` near to a dense table.
 
@@ -67,6 +69,7 @@ def fit(
         seed: of all that is drawn; 0 or more.
         kept: where finished parts are kept and taken from, by default nowhere.
         on_block: told the rows that are done, after each block of rows (0 while anchors are learned).
+        processes: who shares the rows, by default this process alone.
 
     Returns:
         A float32 layer on the CPU.
@@ -79,7 +82,7 @@ def fit(
     check_count("turns", turns)
     check_count("seed", seed, least=0)
     padding_idx = checked_padding(padding_idx, table_size(weight)[0])
-    table = DenseTable(weight, padding_idx)
+    table = DenseTable(weight, padding_idx, processes=processes)
     most = _most(table, num_anchors, nonzeros)
     weights = row_weights(counts, table.num_embeddings, padding_idx)
     sizes = num_anchors, most, nonzeros
@@ -88,8 +91,12 @@ def fit(
     anchors, scale = torch.from_numpy(found["anchors"]), _scale(table)
     encoded = partial(_encoded, dictionary=_dictionary(anchors, scale), most=most, price=float(found["price"][0]))
 
+    def of_parts(parts: Sequence[slice]) -> Arrays:
+        return _sparse_rows(encoded(table.block(part) / scale for part in parts), num_anchors)
+
     def of_block(place: slice) -> Arrays:
-        return _sparse_rows(encoded(table.block(place) / scale), num_anchors)
+        parts = row_blocks(place.stop - place.start, num_anchors, table.embedding_dim, most)
+        return processes.joined([slice(place.start + part.start, place.start + part.stop) for part in parts], of_parts)
 
     blocks = []
     for place in table.places(table.num_embeddings):
@@ -121,15 +128,21 @@ def _learned(
     on_block: Callable[[], None],
 ) -> Arrays:
     """Anchors as they are stored, and the price of a weight with which rows have as many as they may."""
-    random, scale = np.random.default_rng(seed), _scale(table)
+    random, scale, processes = np.random.default_rng(seed), _scale(table), table.processes
+    learning = num_anchors, most, nonzeros, turns, random, on_block, processes
     size = min(max(_SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
     ids, drawn_weights = _drawn(weights, size, random)
-    learned = learn(table.rows(ids) / scale, drawn_weights, num_anchors, most, nonzeros, turns, random, on_block)
-    anchors = (learned * scale).float()
-    evenly = torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))
-    tried = _encoded(table.rows(evenly) / scale, _dictionary(anchors, scale), most, price=0.0)
-    price = price_of(torch.cat([codes.errors for codes in tried]), nonzeros)
-    return {"anchors": anchors.numpy(), "price": np.array([price])}
+    learned = learn(table.rows(ids) / scale, drawn_weights, *learning)
+    anchors = processes.same(lambda: (learned * scale).float().numpy())  # each has solved for them by itself
+    evenly = table.rows(torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))) / scale
+    dictionary = _dictionary(torch.from_numpy(anchors), scale)
+
+    def errors_of(parts: Sequence[slice]) -> Arrays:
+        tried = _encoded((evenly[part] for part in parts), dictionary, most, price=0.0)
+        return {"errors": np.concatenate([codes.errors.numpy() for codes in tried])}
+
+    errors = processes.joined(list(row_blocks(size, num_anchors, table.embedding_dim, most)), errors_of)["errors"]
+    return {"anchors": anchors, "price": np.array([price_of(torch.from_numpy(errors), nonzeros)])}
 
 
 def _drawn(counts: Tensor, size: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -153,10 +166,8 @@ def _dictionary(anchors: Tensor, scale: float) -> Dictionary:
     return Dictionary(anchors.double() / scale)
 
 
-def _encoded(rows: Tensor, dictionary: Dictionary, most: int, price: float) -> Iterator[Codes]:
-    num_anchors, dim = dictionary.anchors.shape
-    for part in row_blocks(len(rows), num_anchors, dim, most):
-        yield encode(rows[part], dictionary, most, price)
+def _encoded(parts: Iterable[Tensor], dictionary: Dictionary, most: int, price: float) -> Iterator[Codes]:
+    return (encode(rows, dictionary, most, price) for rows in parts)
 
 
 def _sparse_rows(codes: Iterable[Codes], num_anchors: int) -> Arrays:

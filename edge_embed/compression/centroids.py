@@ -6,7 +6,7 @@ Of many rows a sample is taken, row i with probability p_i = min(1, a w_i), and 
 are right in the mean. Sub-vectors have their mean taken off, because faiss computes |x|^2 - 2 x V + |V|^2 in float32.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
+from edge_embed.compression.processes import Arrays
 from edge_embed.errors import BadInputError
 
 # Measured on the embeddings of two language models and on made families of rows: twice the 25 iterations of faiss take
@@ -73,18 +74,21 @@ def find_centroids(
     sampled, sample_weights = _sample(table, scale, weights, num_codes, num_groups // tables, seed)
     is_whole = len(sampled) == int(weights.count_nonzero())
 
-    def of_group(group: int) -> Tensor:
+    def of_group(group: int) -> NDArray[np.float32]:
         points = _points(sampled, tables, group, num_groups)
         found = _distinct([points], num_codes)
         if found is not None and not is_whole:
             found = _distinct(_all_points(table, scale, weights, tables, group, num_groups), num_codes)
         if found is not None:
-            return torch.from_numpy(np.pad(found, ((0, num_codes - len(found)), (0, 0))))
+            return np.pad(found, ((0, num_codes - len(found)), (0, 0)))
         each = sample_weights.repeat_interleave(num_groups // tables)
         return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]))
 
-    with _fast_search(), _workers(tables) as pool:
-        return torch.stack(list(pool.map(of_group, range(tables))))
+    def of_groups(groups: Sequence[int]) -> Arrays:
+        with _fast_search(), _workers(len(groups)) as pool:
+            return {"value": np.stack(list(pool.map(of_group, groups)))}
+
+    return torch.from_numpy(table.processes.joined(range(tables), of_groups)["value"])
 
 
 def _sample(
@@ -104,10 +108,9 @@ def _sample(
     most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # faiss refuses less than K
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
-    rows, begin = [], 0
-    for block in table.blocks(table.num_embeddings):
-        rows.append((block[chosen[begin : begin + len(block)]] * scale).float())
-        begin += len(block)
+    ids = chosen.nonzero().flatten()
+    places = table.places(max(1, len(ids)))  # one, which is empty, if no row counts
+    rows = [(table.rows(ids[place]) * scale).float() for place in places]
     return torch.cat(rows), (weights / chances)[chosen]
 
 
@@ -164,8 +167,8 @@ def _by_k_means(
     num_codes: int,
     runs: int,
     seed: np.random.SeedSequence,
-) -> Tensor:
-    """Centroids float32 [K, s] of points [m, s] with m > K."""
+) -> NDArray[np.float32]:
+    """Centroids [K, s] of points [m, s] with m > K."""
     import faiss  # noqa: PLC0415
 
     mean = np.average(points, 0, weights)
@@ -182,7 +185,7 @@ def _by_k_means(
     relative = np.maximum(weights / weights.mean(), _LEAST_WEIGHT).astype(np.float32)
     search.train((points - mean).astype(np.float32), weights=relative)
     found: NDArray[np.float32] = search.centroids  # type: ignore[assignment]  # there after train()
-    return torch.from_numpy((found + mean).astype(np.float32))
+    return (found + mean).astype(np.float32)
 
 
 @contextmanager

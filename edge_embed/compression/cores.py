@@ -18,12 +18,14 @@ its right vectors have to be in memory.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, table_size
+from edge_embed.compression.processes import Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.tt import TTEmbedding
 
@@ -70,6 +72,7 @@ def fit(
     padding_idx: int | None,
     shapes: Shapes,
     row_order: Tensor | None,
+    processes: Processes,
 ) -> Layer:
     """A trainable layer ``make`` whose cores give ``weight`` as well as the limit allows; see `tt.fit` and `tr.fit`."""
     given = [name for name, value in (("rank", rank), ("ratio", ratio), ("tolerance", tolerance)) if value is not None]
@@ -80,7 +83,7 @@ def fit(
     n, dim = table_size(weight)
     most = 1 if tolerance is not None else rank
     pattern = make(n, dim, most, *shapes, padding_idx=padding_idx, device="meta", ratio=ratio, row_order=row_order)
-    table = DenseTable(weight, pattern.padding_idx, row_order)
+    table = DenseTable(weight, pattern.padding_idx, row_order, processes)
     steps = len(pattern.row_shape) - 1
     limit = Limit(pattern.ranks) if tolerance is None else Limit(None, tolerance**2 * table.energy / steps)
     cores = decompose(table, pattern.row_shape, pattern.col_shape, limit, first)
@@ -94,17 +97,18 @@ def decompose(
     i, j = row_shape[-1], col_shape[-1]
     rows, columns = math.prod(row_shape[:-1]), math.prod(col_shape[:-1])
     blocks = _FirstUnfolding(table, rows, i, j)
-    squares, left_vectors = _decomposed(blocks, i * j, rows * columns)
+    squares, left_vectors = _decomposed(blocks, (i * j, rows * columns), blocks.product)
     before, rank = first(limit, squares)
     vectors = left_vectors(before * rank)
     last = vectors.reshape(i, j, before, rank).transpose(1, 2)
-    rest = torch.cat([vectors.T @ block for block in blocks], 1)  # [R_{N-1} R_0, rows columns]
+    rest = torch.cat(blocks.times(vectors.T), 1)  # [R_{N-1} R_0, rows columns]
     rest = rest.reshape(before, rank, rows, columns).permute(1, 2, 3, 0).flatten(2)  # [R_0, rows, columns R_{N-1}]
     cores = []
     for k in range(len(row_shape) - 2):
         i, j = row_shape[k], col_shape[k]
         matrix = _unfolded(rest, i, j)
-        squares, left_vectors = _decomposed([matrix], *matrix.shape)
+        size = len(matrix), matrix.shape[1]
+        squares, left_vectors = _decomposed([matrix], size, partial(torch.mm, matrix, matrix.T))
         vectors = left_vectors(limit.kept(k + 1, squares))
         cores.append(vectors.reshape(rank, i, j, -1).transpose(0, 1))
         rank = vectors.shape[1]
@@ -122,9 +126,30 @@ class _FirstUnfolding:
     j: int
 
     def __iter__(self) -> Iterator[Tensor]:
-        for block in self.table.blocks(self.rows * self.i, self.i):  # [Q I_N, d]
-            digits = block.reshape(-1, self.i, block.shape[1] // self.j, self.j)  # [Q, I_N, columns, J_N]
-            yield digits.permute(1, 3, 0, 2).reshape(self.i * self.j, -1)
+        return map(self._block, self._places())
+
+    def product(self) -> Tensor:
+        """A_1 A_1^T; each process sums up some blocks."""
+        return self.table.processes.summed(self._places(), self._product_of)
+
+    def times(self, left: Tensor) -> list[Tensor]:
+        """The product with A_1, in blocks of columns; each process multiplies some."""
+        return list(self.table.processes.each(self._places(), lambda place: left @ self._block(place)))
+
+    def _places(self) -> list[slice]:
+        return list(self.table.places(self.rows * self.i, self.i))
+
+    def _block(self, place: slice) -> Tensor:
+        rows = self.table.block(place)  # [Q I_N, d]
+        digits = rows.reshape(-1, self.i, rows.shape[1] // self.j, self.j)  # [Q, I_N, columns, J_N]
+        return digits.permute(1, 3, 0, 2).reshape(self.i * self.j, -1)
+
+    def _product_of(self, places: Sequence[slice]) -> Tensor:
+        product = torch.zeros(self.i * self.j, self.i * self.j, dtype=torch.float64)
+        for place in places:
+            block = self._block(place)
+            product.addmm_(block, block.T)
+        return product
 
 
 def _unfolded(rest: Tensor, i: int, j: int) -> Tensor:
@@ -133,17 +158,22 @@ def _unfolded(rest: Tensor, i: int, j: int) -> Tensor:
     return rest.reshape(rank, i, rows // i, j, columns // j).transpose(2, 3).reshape(rank * i * j, -1)
 
 
-def _decomposed(blocks: Iterable[Tensor], rows: int, columns: int) -> tuple[Tensor, Callable[[int], Tensor]]:
+def _decomposed(
+    blocks: Iterable[Tensor], size: tuple[int, int], product: Callable[[], Tensor]
+) -> tuple[Tensor, Callable[[int], Tensor]]:
     """Of a matrix [rows, columns] in blocks of columns: squares of its singular values, and the first left vectors.
+
+    Args:
+        blocks: the matrix.
+        size: rows and columns.
+        product: gives it times its transpose, [rows, rows].
 
     Returns:
         float64 [min(rows, columns)], the largest first, and a function: R -> [rows, R], orthonormal.
     """
+    rows, columns = size
     if rows <= columns:
-        product = torch.zeros(rows, rows, dtype=torch.float64)
-        for block in blocks:
-            product.addmm_(block, block.T)
-        squares, vectors = _eigen(product)
+        squares, vectors = _eigen(product())
         return squares, lambda count: vectors[:, :count]
     matrix = torch.cat(list(blocks), 1)
     squares, vectors = _eigen(matrix.T @ matrix)

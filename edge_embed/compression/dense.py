@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import checked_counts
 
@@ -43,31 +44,34 @@ class DenseTable:
         padding_idx: a row that is not learned, from 0 on, or None.
         row_order: for each row of ``weight`` its place among those that are read, a permutation [n] in which the
             padding row keeps its place; None for the order of ``weight``.
+        processes: who shares the work on it, each with the whole table.
 
     Raises:
         BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
     """
 
-    def __init__(self, weight: Weight, padding_idx: int | None, row_order: Tensor | None = None) -> None:
+    def __init__(
+        self, weight: Weight, padding_idx: int | None, row_order: Tensor | None = None, processes: Processes = ALONE
+    ) -> None:
         self.num_embeddings, self.embedding_dim = table_size(weight)
         self.nbytes = int(weight.nbytes)  # of the table as it is given, of whatever type
-        self._weight, self._padding = weight, padding_idx
+        self._weight, self._padding, self.processes = weight, padding_idx, processes
         self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
-        self.energy, self.largest = self._measure()
+        places = list(self.places(self.num_embeddings))
+        measured = processes.gathered(places, lambda some: list(map(self._measure, some)))
+        blocks = [block for part in measured for block in part]
+        self.energy = sum(squares for squares, _ in blocks)
+        self.largest = max(largest for _, largest in blocks)
 
-    def _measure(self) -> tuple[float, float]:
-        """Sum of all squares, and the largest number without its sign; looks at every number once."""
-        total, largest, begin = 0.0, 0.0, 0
-        for block in self.blocks(self.num_embeddings):
-            finite = block.float().isfinite().all(1)
-            if not finite.all():
-                place = begin + int(finite.int().argmin())
-                row = place if self._ids is None else int(self._ids[place])
-                raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
-            total += float(block.square().sum())
-            largest = max(largest, float(block.abs().max()))
-            begin += len(block)
-        return total, largest
+    def _measure(self, place: slice) -> tuple[float, float]:
+        """Sum of all squares there, and the largest number without its sign; looks at every number once."""
+        block = self.block(place)
+        finite = block.float().isfinite().all(1)
+        if not finite.all():
+            first = place.start + int(finite.int().argmin())
+            row = first if self._ids is None else int(self._ids[first])
+            raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
+        return float(block.square().sum()), float(block.abs().max())
 
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
         """All rows, filled up with zeros to ``rows``, in order.

@@ -13,13 +13,15 @@ weights that can be named. Anchors in pairs of both signs: 0.602.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.compression.sparse_codes import Dictionary, encode, price_of
 
 _RENEWING = 0.7  # of the turns
@@ -37,6 +39,7 @@ def learn(
     turns: int,
     random: np.random.Generator,
     on_block: Callable[[], None],
+    processes: Processes = ALONE,
 ) -> Tensor:
     """Anchors float64 [A, d] of length 1.
 
@@ -49,26 +52,25 @@ def learn(
         turns: how many times anchors move.
         random: which rows are the first anchors.
         on_block: called after every block of rows.
+        processes: who shares the rows; each finds the anchors from all combinations.
     """
     anchors = _first(rows, num_anchors, random)
     price = 0.0
     for turn in range(turns if rows.any() else 0):
-        dictionary, errors, left = Dictionary(anchors), [], []
-        products = rows.new_zeros(num_anchors, num_anchors)
-        targets = rows.new_zeros(anchors.shape)
         is_renewing = turn < _RENEWING * turns
         room = min(math.ceil(nonzeros), most) if is_renewing else most  # more take longer, and are worth nothing yet
-        for part in row_blocks(len(rows), num_anchors, anchors.shape[1], room):
-            codes = encode(rows[part], dictionary, room, price)
-            combined = dictionary.combined(codes.anchor_ids, codes.weights)
-            left.append((rows[part] - combined).square().sum(1) * row_weights[part])
-            _sum_up(products, targets, rows[part], codes.anchor_ids, codes.weights, row_weights[part])
-            errors.append(codes.errors)
-            on_block()
-        price = price_of(torch.cat(errors), nonzeros)
+        parts = list(row_blocks(len(rows), num_anchors, anchors.shape[1], room))
+        encoded = partial(_encoded, rows, row_weights, Dictionary(anchors), room, price, on_block)
+        found = {name: torch.from_numpy(array) for name, array in processes.joined(parts, encoded).items()}
+        products = rows.new_zeros(num_anchors, num_anchors)
+        targets = rows.new_zeros(anchors.shape)
+        for part in parts:
+            codes = found["anchor_ids"][part], found["weights"][part]
+            _sum_up(products, targets, rows[part], *codes, row_weights[part])
+        price = price_of(found["errors"], nonzeros)
         use = products.diagonal().clone()
         least = math.ceil(_RENEWED * num_anchors) if is_renewing else 0
-        anchors = _replaced(_moved(anchors, products, targets), use, least, rows, torch.cat(left), random)
+        anchors = _replaced(_moved(anchors, products, targets), use, least, rows, found["left"], random)
     return anchors
 
 
@@ -76,6 +78,26 @@ def row_blocks(count: int, num_anchors: int, dim: int, most: int) -> Iterator[sl
     """Rows to encode at a time."""
     step = max(1, _BLOCK_NUMBERS // (num_anchors + most * (dim + most)))
     return (slice(begin, min(begin + step, count)) for begin in range(0, count, step))
+
+
+def _encoded(
+    rows: Tensor,
+    row_weights: Tensor,
+    dictionary: Dictionary,
+    most: int,
+    price: float,
+    on_block: Callable[[], None],
+    parts: Sequence[slice],
+) -> Arrays:
+    """Codes of the rows of some parts, with what is left of each row, times what it counts."""
+    blocks = list[dict[str, Tensor]]()
+    for part in parts:
+        codes = encode(rows[part], dictionary, most, price)
+        combined = dictionary.combined(codes.anchor_ids, codes.weights)
+        left = (rows[part] - combined).square().sum(1) * row_weights[part]
+        blocks.append({**codes._asdict(), "left": left})
+        on_block()
+    return {name: torch.cat([block[name] for block in blocks]).numpy() for name in blocks[0]}
 
 
 def _first(rows: Tensor, num_anchors: int, random: np.random.Generator) -> Tensor:

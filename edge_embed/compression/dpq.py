@@ -15,8 +15,9 @@ from torch import Tensor
 
 from edge_embed.compression.centroids import check_faiss, find_centroids
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
-from edge_embed.compression.kept import NOTHING, Arrays, Kept
+from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.nearest import packed_codes
+from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
@@ -39,6 +40,7 @@ def fit(
     seed: int = 0,
     kept: Kept = NOTHING,
     on_block: Callable[[int], None] = lambda rows: None,
+    processes: Processes = ALONE,
 ) -> DPQEmbedding:
     """A `DPQEmbedding` near to a dense table, by product quantisation.
 
@@ -63,6 +65,7 @@ def fit(
         seed: of the first centroids and the sample, from 0 on.
         kept: where finished parts are kept and taken from, by default nowhere.
         on_block: called with the number of finished rows after each block.
+        processes: who shares groups and rows, by default this process alone.
 
     Returns:
         A float32 layer on the CPU.
@@ -89,7 +92,7 @@ def fit(
     check_count("seed", seed, least=0)
     check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
-    table = DenseTable(weight, layer.padding_idx)
+    table = DenseTable(weight, layer.padding_idx, processes=processes)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
 

@@ -8,7 +8,7 @@ w_i: how often row i comes up, or 1. A row of C that is zero where that of E is 
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from edge_embed.compression.dense import DenseTable, row_weights
 from edge_embed.errors import BadInputError
 from edge_embed.packed.form import Packed
 from edge_embed.report.fidelity import CosineBand, Fidelity
+
+_Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines of the nearest rows and their ids, [Q, 10] at most
 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are looked for: the mean is known to about .01 then
@@ -51,25 +53,35 @@ def fidelity(
     weights = row_weights(counts, n, packed.padding_idx).numpy()
     neighbours = _Neighbours(table, packed, sample(n, _SAMPLE, seed=0).numpy())
     squares, errors, cosines = np.empty((3, n))
-    for place, dense, rows in _blocks(table, packed):
-        squares[place], errors[place] = dense.square().sum(1), (rows - dense).square().sum(1)
-        cosines[place] = _cosines(dense, rows)
-        neighbours.see(place.start, dense, rows)
+
+    def compared(place: slice) -> tuple[NDArray[np.float64], list[_Best]]:
+        dense, rows = table.block(place), torch.from_numpy(packed.rows_float64(np.arange(place.start, place.stop)))
+        found = dense.square().sum(1), (rows - dense).square().sum(1), _cosines(dense, rows)
+        return torch.stack(found).numpy(), neighbours.of(place.start, dense, rows)
+
+    places = list(table.places(n))
+    for place, (found, nearest) in zip(places, table.processes.each(places, compared), strict=True):
+        squares[place], errors[place], cosines[place] = found
+        neighbours.add(nearest)
         on_block(place.stop)
-    energy = float(weights @ squares)
-    ids = np.flatnonzero(squares)  # of rows that have a direction
-    counted = weights[ids]
-    worst = ids[np.argsort(cosines[ids], kind="stable")[:_WORST]]
-    return Fidelity(
-        float(np.sqrt(weights @ errors / energy)) if energy else 0.0,
-        float(counted @ cosines[ids] / counted.sum()) if counted.any() else 1.0,
-        _bands(ids, cosines, None if counts is None else weights),
-        neighbours.share(squares),
-        tuple((int(row), float(cosines[row])) for row in worst),
-        table.nbytes,
-        packed.nbytes,
-        sum(_zipped(array) for array in packed.tensors().values()),
-    )
+
+    def summary() -> Fidelity:
+        energy = float(weights @ squares)
+        ids = np.flatnonzero(squares)  # of rows that have a direction
+        counted = weights[ids]
+        worst = ids[np.argsort(cosines[ids], kind="stable")[:_WORST]]
+        return Fidelity(
+            float(np.sqrt(weights @ errors / energy)) if energy else 0.0,
+            float(counted @ cosines[ids] / counted.sum()) if counted.any() else 1.0,
+            _bands(ids, cosines, None if counts is None else weights),
+            neighbours.share(squares),
+            tuple((int(row), float(cosines[row])) for row in worst),
+            table.nbytes,
+            packed.nbytes,
+            sum(_zipped(array) for array in packed.tensors().values()),
+        )
+
+    return table.processes.same(summary)  # so that all decide alike
 
 
 def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float]:
@@ -98,13 +110,6 @@ def sample(count: int, most: int, seed: int) -> Tensor:
 
 def _cosines(dense: Tensor, rows: Tensor) -> Tensor:
     return functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
-
-
-def _blocks(table: DenseTable, packed: Packed) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Where the rows are, and those of both, float64 [Q, d] each, in order."""
-    for place in table.places(table.num_embeddings):
-        ids = np.arange(place.start, place.stop)
-        yield place, table.block(place), torch.from_numpy(packed.rows_float64(ids))
 
 
 def _bands(
@@ -144,13 +149,24 @@ class _Neighbours:
         none = torch.zeros(len(ids), 0), torch.zeros(len(ids), 0, dtype=torch.int64)
         self._best = [none, none]
 
-    def see(self, begin: int, *blocks: Tensor) -> None:
-        """Rows of both tables from ``begin`` on, [B, d] each."""
+    def of(self, begin: int, *blocks: Tensor) -> list[_Best]:
+        """The nearest among the rows of both tables from ``begin`` on, [B, d] each."""
         own = np.flatnonzero((self._sample >= begin) & (self._sample < begin + len(blocks[0])))
-        for at, (queries, block) in enumerate(zip(self._queries, blocks, strict=True)):
+        found = []
+        for queries, block in zip(self._queries, blocks, strict=True):
             scores = queries @ _directions(block).T  # [Q, B]
             scores[own, self._sample[own] - begin] = -torch.inf
-            self._best[at] = _best(self._best[at], scores, begin)
+            values, places = _largest(scores)
+            found.append((values.numpy(), (places + begin).numpy()))
+        return found
+
+    def add(self, nearest: list[_Best]) -> None:
+        """Those of one more block."""
+        for at, new in enumerate(nearest):
+            pairs = zip(self._best[at], map(torch.from_numpy, new), strict=True)
+            values, ids = (torch.cat(pair, 1) for pair in pairs)
+            values, places = _largest(values)
+            self._best[at] = values, ids.gather(1, places)
 
     def share(self, squares: NDArray[np.float64]) -> float | None:
         """Of the nearest rows those that are the same, over the rows of the sample that have a direction.
@@ -165,12 +181,10 @@ class _Neighbours:
         return float(np.mean([len(np.intersect1d(*both)) / _NEIGHBOURS for both in zip(*near, strict=True)]))
 
 
-def _best(known: tuple[Tensor, Tensor], scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
-    """The largest of those known and of a block's scores [Q, rows], with their ids."""
+def _largest(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Of [Q, rows], with their places."""
     values, places = scores.topk(min(_NEIGHBOURS, scores.shape[1]))
-    values, ids = torch.cat((known[0], values), 1), torch.cat((known[1], places + begin), 1)
-    values, places = values.topk(min(_NEIGHBOURS, values.shape[1]))
-    return values, ids.gather(1, places)
+    return values, places
 
 
 def _directions(rows: Tensor) -> Tensor:

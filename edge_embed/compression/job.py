@@ -9,6 +9,7 @@ from torch import Tensor
 from edge_embed.compression.found import FoundTable, Table, chosen
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.plan import Plan, Progress, compress_tables
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.report.compressed import CompressedTable
@@ -24,6 +25,7 @@ class Job:
         counts: how often each row comes up, numbers >= 0 [n], by the name of a table.
         kept: finished parts of the work.
         progress: called with (step, done, in all).
+        processes: who shares the work.
 
     Raises:
         BadInputError: if counts are no mapping.
@@ -34,6 +36,7 @@ class Job:
     counts: Mapping[str, Tensor] = field(default_factory=dict)
     kept: Kept = NOTHING
     progress: Progress = lambda name, done, total: None
+    processes: Processes = ALONE
 
     def __post_init__(self) -> None:
         if not isinstance(self.counts, Mapping):
@@ -51,4 +54,4 @@ class Job:
 
     def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
         """Compress them: see `plan.compress_tables`."""
-        return compress_tables(tables, self.counts, self.plan, self.kept, self.progress)
+        return compress_tables(tables, self.counts, self.plan, self.kept, self.progress, self.processes)

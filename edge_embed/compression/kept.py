@@ -1,26 +1,25 @@
 """Parts of a computation that takes long, kept on disk: begun again after it was interrupted, it takes them from there.
 
 A part is complete under its name, or not there (`edge_embed.files`). What the parts of a table depend on is in the name
-of their folder: another table, other counts or another version of the package look elsewhere.
+of their folder: another table, other counts or another version of the package look elsewhere. Of several
+processes the first has the parts, so that it does not matter how many begin again.
 """
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
+from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.files import new_file, output_errors
 from edge_embed.packed.container import opened, write
-
-Arrays = Mapping[str, NDArray[Any]]
 
 _PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
 
@@ -32,10 +31,11 @@ class Kept:
 
     Args:
         folder: where they are; it is made where it is missing. None: nothing is kept.
+        processes: who makes the parts together.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None, processes: Processes = ALONE) -> None:
+        self._folder, self._processes = folder, processes
         self._tables: list[Path] = []
 
     def __call__(self, name: str, make: Callable[[], Arrays]) -> Arrays:
@@ -48,11 +48,10 @@ class Kept:
         if self._folder is None:
             return make()
         path = self._folder / f"{name}.safetensors"
-        if path.exists():
-            return _read(path)
+        if self._processes.same(path.exists):
+            return self._processes.same(lambda: _read(path))
         made = make()
-        with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
-            write(temporary, made, {})
+        self._processes.first(lambda: _write(path, made))
         return made
 
     def of_table(self, table: DenseTable, weights: Tensor, *others: object) -> "Kept":
@@ -63,23 +62,17 @@ class Kept:
         """
         if self._folder is None:
             return self
-        size = table.num_embeddings, table.embedding_dim
-        found = hashlib.sha256(repr((*map(version, _PACKAGES), size, *others)).encode())
-        found.update(weights.numpy().data)
-        for block in table.blocks(table.num_embeddings):
-            found.update(block.numpy().data)
-        folder = self._folder / found.hexdigest()[:32]
+        folder = self._folder / self._processes.same(lambda: _name(table, weights, others))
         self._tables.append(folder)
-        with output_errors(folder, within=self._folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        return Kept(folder)
+        self._processes.first(lambda: _make(folder))
+        return Kept(folder, self._processes)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         """Unless there was an error, delete the parts of all tables, and the folder if nothing else is there."""
-        if kind is not None or self._folder is None:
+        if kind is not None or self._folder is None or not self._processes.is_first:
             return
         for folder in self._tables:
             shutil.rmtree(folder, ignore_errors=True)
@@ -88,6 +81,25 @@ class Kept:
 
 
 NOTHING = Kept()
+
+
+def _name(table: DenseTable, weights: Tensor, others: tuple[object, ...]) -> str:
+    size = table.num_embeddings, table.embedding_dim
+    found = hashlib.sha256(repr((*map(version, _PACKAGES), size, *others)).encode())
+    found.update(weights.numpy().data)
+    for block in table.blocks(table.num_embeddings):
+        found.update(block.numpy().data)
+    return found.hexdigest()[:32]
+
+
+def _make(folder: Path) -> None:
+    with output_errors(folder, within=folder.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _write(path: Path, made: Arrays) -> None:
+    with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
+        write(temporary, made, {})
 
 
 def _read(path: Path) -> Arrays:

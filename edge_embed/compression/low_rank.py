@@ -6,16 +6,26 @@ V are the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]: of all matrices of
 Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from edge_embed.compression.cores import balanced
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.layers.table import check_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
 
 
-def fit(weight: Weight, rank: int, padding_idx: int | None = None, *, counts: Tensor | None = None) -> TTEmbedding:
+def fit(
+    weight: Weight,
+    rank: int,
+    padding_idx: int | None = None,
+    *,
+    counts: Tensor | None = None,
+    processes: Processes = ALONE,
+) -> TTEmbedding:
     """A trainable `TTEmbedding` of two cores, the matrix of this rank that is nearest to a dense table.
 
     Args:
@@ -24,6 +34,7 @@ def fit(weight: Weight, rank: int, padding_idx: int | None = None, *, counts: Te
         padding_idx: this row is taken as zero, whatever it holds, and stays so.
         counts: w_i, what the squared error of each row counts: numbers >= 0 [n], how often each token comes up, for
             example. By default all rows count the same.
+        processes: who shares the rows, by default this process alone.
 
     Returns:
         A float32 layer on the CPU.
@@ -34,13 +45,19 @@ def fit(weight: Weight, rank: int, padding_idx: int | None = None, *, counts: Te
     n, dim = table_size(weight)
     check_count("rank", rank)
     padding_idx = checked_padding(padding_idx, n)
-    table = DenseTable(weight, padding_idx)
+    table = DenseTable(weight, padding_idx, processes=processes)
     weights = row_weights(counts, n, padding_idx)
-    product, begin = torch.zeros(dim, dim, dtype=torch.float64), 0
-    for block in table.blocks(n):
-        product.addmm_(block.T, block * weights[begin : begin + len(block), None])
-        begin += len(block)
+    places = list(table.places(n))
+
+    def product_of(some: Sequence[slice]) -> Tensor:
+        product = torch.zeros(dim, dim, dtype=torch.float64)
+        for place in some:
+            block = table.block(place)
+            product.addmm_(block.T, block * weights[place, None])
+        return product
+
+    product = processes.summed(places, product_of)
     vectors = torch.linalg.eigh(product).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
-    rows = torch.cat([block @ vectors for block in table.blocks(n)])  # [n, R]
+    rows = torch.cat(list(processes.each(places, lambda place: table.block(place) @ vectors)))  # [n, R]
     cores = balanced([rows[:, None, None, :], vectors.T[None, :, :, None]])
     return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)

@@ -6,7 +6,7 @@ The layer's rule sums up in float64 (`edge_embed.ops.dpq_distance`). Here produc
 faster; where the two largest are so near that rounding may have changed their order, the rule decides.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
-from edge_embed.compression.kept import Arrays, Kept
+from edge_embed.compression.kept import Kept
+from edge_embed.compression.processes import Arrays
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
@@ -52,11 +53,15 @@ def packed_codes(
         codes = [each.nearest(groups[:, group], products) for group, each in enumerate(tables)]
         out[:] = bit_packing.pack(np.stack(codes, 1), bits)
 
-    def pack_block(place: slice) -> Arrays:
+    def pack_rows(ids: Sequence[int]) -> Arrays:
+        place = slice(ids[0], ids[-1] + 1)
         rows, out = (table.block(place) * scale).float(), packed[place]
         parts = [slice(begin, begin + step) for begin in range(0, len(rows), step)]
         list(pool.map(pack, [rows[part] for part in parts], [out[part] for part in parts]))
         return {"codes": out}
+
+    def pack_block(place: slice) -> Arrays:
+        return table.processes.joined(range(place.start, place.stop), pack_rows)
 
     # Each part on one thread: torch's own wait for each other after every small step.
     pool = ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,))

@@ -11,6 +11,7 @@ from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.integer_rows import integer_rows
 from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.compression.setting import OnBlock, Setting, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
@@ -85,6 +86,7 @@ def compress_tables(
     plan: Plan,
     kept: Kept = NOTHING,
     progress: Progress = lambda name, done, total: None,
+    processes: Processes = ALONE,
 ) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
     """A layer for each table that need not stay, by name, and what became of all.
 
@@ -94,6 +96,7 @@ def compress_tables(
         plan: what is wanted.
         kept: finished parts of the work.
         progress: called with (step, done, in all).
+        processes: who shares the work.
 
     Raises:
         BadInputError: if a table or counts are none, sizes do not fit a table, or counts are of no table.
@@ -111,7 +114,7 @@ def compress_tables(
             reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
             continue
         try:
-            layers[table.name], report = _compressed(table, counts.get(table.name), plan, kept, progress)
+            layers[table.name], report = _compressed(table, counts.get(table.name), plan, kept, progress, processes)
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
         reports.append(report)
@@ -119,11 +122,11 @@ def compress_tables(
 
 
 def _compressed(
-    table: FoundTable, counts: Tensor | None, plan: Plan, kept: Kept, progress: Progress
+    table: FoundTable, counts: Tensor | None, plan: Plan, kept: Kept, progress: Progress, processes: Processes
 ) -> tuple[CompressedEmbedding, CompressedTable]:
-    dense = DenseTable(table.weight, table.padding_idx)
+    dense = DenseTable(table.weight, table.padding_idx, processes=processes)
     given = table.weight, table.padding_idx, counts
-    settings, trials = _settings(*given, plan, kept, lambda *at: progress(f"{table.name}: settings", *at))
+    settings, trials = _settings(*given, plan, kept, lambda *at: progress(f"{table.name}: settings", *at), processes)
 
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
@@ -131,7 +134,7 @@ def _compressed(
     for setting in settings[:_TRIES]:  # on all rows the first may miss what it reached on some
         on_block = rows_of(f"{setting.method} {setting}")
         on_block(0)
-        layer = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block)
+        layer = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
         on_block(dense.num_embeddings)
         found = fidelity(dense, layer.to_packed(), counts, rows_of("comparison"))
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
@@ -155,12 +158,18 @@ def _compressed(
 
 
 def _settings(
-    weight: Weight, padding_idx: int | None, counts: Tensor | None, plan: Plan, kept: Kept, on_trial: OnTrial
+    weight: Weight,
+    padding_idx: int | None,
+    counts: Tensor | None,
+    plan: Plan,
+    kept: Kept,
+    on_trial: OnTrial,
+    processes: Processes,
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Settings to take, the best first, and what was tried to find them."""
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
-    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, kept, on_trial)
+    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, kept, on_trial, processes)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=int(weight.nbytes / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))

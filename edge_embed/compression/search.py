@@ -13,6 +13,7 @@ from torch import Tensor
 from edge_embed.compression.dense import DenseTable, Weight, row_weights
 from edge_embed.compression.fidelity import nearness, sample
 from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.setting import METHODS, Setting, bytes_of, check_method
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.report.compressed import Trial
@@ -60,6 +61,7 @@ class Search:
         seed: of all that is drawn.
         kept: finished parts of what is tried.
         on_trial: told how many settings have been tried, and about how many there will be.
+        processes: who shares the work on each setting.
 
     Raises:
         BadInputError: if there is no such method.
@@ -75,10 +77,12 @@ class Search:
         seed: int,
         kept: Kept = NOTHING,
         on_trial: OnTrial = lambda done, total: None,
+        processes: Processes = ALONE,
     ) -> None:
         if method != AUTO:
             check_method(method)
-        table = DenseTable(weight, padding_idx)
+        table = DenseTable(weight, padding_idx, processes=processes)
+        self._processes = processes
         self._size, self._dense_bytes = (table.num_embeddings, table.embedding_dim), table.nbytes
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
@@ -153,9 +157,10 @@ class Search:
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
         if key not in self._trials:
-            layer = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept)
+            layer = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept, processes=self._processes)
             nbytes = bytes_of(layer.to_packed().shape, self._size[0])
-            found = nearness(self._dense, layer(self._measured).double(), self._weights)
+            rows = layer(self._measured).double()
+            found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
             self._trials[key] = Trial(*key, nbytes, *found)
             self._settings[key] = setting
             self._on_trial(len(self._trials), max(self._total, len(self._trials)))

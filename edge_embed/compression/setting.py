@@ -11,6 +11,7 @@ from torch import Tensor
 from edge_embed.compression import ant, dpq, low_rank, tr, tt
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
@@ -61,19 +62,21 @@ class Setting:
         draft: bool = False,
         kept: Kept = NOTHING,
         on_block: OnBlock = lambda rows: None,
+        processes: Processes = ALONE,
     ) -> CompressedEmbedding:
         """The layer that this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
 
         A draft is not quite as near to the table, and takes less time. ``kept`` has finished parts, where the method
-        has any, and ``on_block`` is told the finished rows, where it goes through them.
+        has any, ``on_block`` is told the finished rows, where it goes through them, and ``processes`` share the work.
 
         Raises:
             BadInputError: for a method or options that there are not, or as ``fit`` of the method.
         """
         check_method(self.method)
         effort = _DRAFT.get(self.method, {}) if draft else {}
-        given = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
-        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort, kept=kept, on_block=on_block)
+        given: dict[str, Any] = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
+        given |= {"kept": kept, "on_block": on_block, "processes": processes}
+        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort)
         freeze: Callable[..., CompressedEmbedding] = layer.freeze
         return layer if trainable else freeze(**self.stored)
 
@@ -84,7 +87,7 @@ class Method:
 
     Attributes:
         fit: the layer, from the weight and, by name, padding_idx, counts, trainable, seed, the options of a setting,
-            kept and on_block.
+            kept, on_block and processes.
         sizes: names of those options.
         types: names of the options of ``freeze``.
         within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
@@ -135,8 +138,10 @@ def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
 def _from_all_rows_alike(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
     """A decomposition that draws nothing, knows no counts, is made in one go, and whose layer always learns."""
 
-    def fit_cores(weight: Weight, padding_idx: int | None, *, rank: int, **unused: Any) -> TTEmbedding:
-        return fit(weight, rank, padding_idx=padding_idx)
+    def fit_cores(
+        weight: Weight, padding_idx: int | None, *, rank: int, processes: Processes, **unused: Any
+    ) -> TTEmbedding:
+        return fit(weight, rank, padding_idx=padding_idx, processes=processes)
 
     return fit_cores
 
@@ -152,9 +157,9 @@ def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, 
 
 
 def _fit_low_rank(
-    weight: Weight, padding_idx: int | None, *, counts: Tensor | None, rank: int, **unused: Any
+    weight: Weight, padding_idx: int | None, *, counts: Tensor | None, rank: int, processes: Processes, **unused: Any
 ) -> TTEmbedding:
-    return low_rank.fit(weight, rank, padding_idx, counts=counts)
+    return low_rank.fit(weight, rank, padding_idx, counts=counts, processes=processes)
 
 
 def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:

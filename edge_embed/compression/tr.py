@@ -8,6 +8,7 @@ from torch import Tensor
 from edge_embed.compression import cores
 from edge_embed.compression.cores import Limit
 from edge_embed.compression.dense import Weight
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.layers.tr import TREmbedding
 
 
@@ -22,15 +23,16 @@ def fit(
     ratio: float | None = None,
     tolerance: float | None = None,
     row_order: Tensor | None = None,
+    processes: Processes = ALONE,
 ) -> TREmbedding:
     """A trainable `TREmbedding` near to a dense table.
 
-    Arguments, result and errors are those of `edge_embed.compression.tt.fit`, with two differences. Ranks are
+    Arguments, result and errors are those of `edge_embed.compression.tt.fit`, with two differences. Processes are
     R_0 ... R_{N-1}; as R_{N-1} R_0 is at most I_N J_N, these two may come out smaller, and the ratio larger. And
     nothing bounds the error of given ranks; the bound of ``tolerance`` holds.
     """
-    shapes = row_shape, col_shape, num_cores
-    return cores.fit(TREmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes, row_order)
+    wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
+    return cores.fit(TREmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from torch import Tensor
 from edge_embed.compression import cores
 from edge_embed.compression.cores import Limit
 from edge_embed.compression.dense import Weight
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.layers.tt import TTEmbedding
 
 
@@ -21,6 +22,7 @@ def fit(
     ratio: float | None = None,
     tolerance: float | None = None,
     row_order: Tensor | None = None,
+    processes: Processes = ALONE,
 ) -> TTEmbedding:
     """A trainable `TTEmbedding` near to a dense table.
 
@@ -39,6 +41,7 @@ def fit(
             times ||weight|| (Frobenius); 1e-5 to below 1.
         row_order: as of `TTEmbedding`: the cores are fitted to the rows in this order, such as one of
             `edge_embed.compression.order`.
+        processes: who shares the rows, by default this process alone; the steps after the first each makes alike.
 
     Returns:
         A float32 layer on the CPU.
@@ -46,8 +49,8 @@ def fit(
     Raises:
         BadInputError: for impossible sizes or limits, numbers that float32 cannot hold, or an order that is none.
     """
-    shapes = row_shape, col_shape, num_cores
-    return cores.fit(TTEmbedding, _first_ranks, weight, rank, ratio, tolerance, padding_idx, shapes, row_order)
+    wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
+    return cores.fit(TTEmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

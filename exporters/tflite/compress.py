@@ -20,7 +20,7 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
     Args:
         path: a TFLite file of any converter.
         job: what is wanted; names of tables are those of constants.
-        output: the file to write.
+        output: the file to write; the first of the job's processes does.
         force: overwrite an existing file.
 
     Raises:
@@ -30,14 +30,18 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         EdgeEmbedError: if the package ai-edge-litert is not installed.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    check_output([output], [path], force)
+    job.processes.first(lambda: check_output([output], [path], force))
     file = read_foreign(path)
     with damaged(path):
         check_dense(file)
         found = list(_tables(file))
     layers, reports = job.run(job.chosen(found, _numbers(path)))
-    replace_in(file, output, {name: layer.to_packed() for name, layer in layers.items()}, "auto", force)
-    return CompressedFile(output, CompressReport(reports, path.stat().st_size, output.stat().st_size))
+
+    def write() -> list[int]:
+        replace_in(file, output, {name: layer.to_packed() for name, layer in layers.items()}, "auto", force)
+        return [part.stat().st_size for part in (path, output)]
+
+    return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))
 
 
 def _tables(file: ForeignFile) -> Iterator[FoundTable]:

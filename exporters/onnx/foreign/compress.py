@@ -24,7 +24,7 @@ def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> Co
     Args:
         path: an ONNX file of any tool; external data lies beside it.
         job: what is wanted; names of tables are those of constants, with ``.weight`` as the file has it or without.
-        output: the file to write.
+        output: the file to write; the first of the job's processes does.
         force: overwrite existing files.
 
     Raises:
@@ -34,11 +34,14 @@ def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> Co
         OutputError: if the files cannot be written; nothing partial is left.
     """
     file = read_foreign(path)
-    check_output([output, weights_file(output)], file.files, force)
+    job.processes.first(lambda: check_output([output, weights_file(output)], file.files, force))
     reports = compress_foreign(file, job)
-    written = write_foreign(file, output, force)
-    sizes = (sum(part.stat().st_size for part in files) for files in (file.files, written))
-    return CompressedFile(output, CompressReport(reports, *sizes))
+
+    def write() -> list[int]:
+        written = write_foreign(file, output, force)
+        return [sum(part.stat().st_size for part in files) for files in (file.files, written)]
+
+    return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))
 
 
 def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from torch import nn
+from torch import distributed, multiprocessing, nn
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
@@ -130,3 +130,20 @@ def test_the_file_itself_is_kept(dense, tmp_path):
     assert run("compress", dense, "-o", once, "--ratio", 4).exit_code == 0
     assert "compressed tables already" in run("compress", once, "-o", tmp_path / "twice.tflite", "--ratio", 4).stderr
     assert dense.read_bytes() == before
+
+
+def _one_of_two(rank: int, dense: Path) -> None:
+    meeting = f"file://{dense.with_name('meeting')}"
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    small = dense.with_name("small.tflite")
+    _, report = edge_embed.compress(dense, "dpq", output=small, group=distributed.group.WORLD, **SIZES)
+    assert report.compressed_bytes == small.stat().st_size
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
+def test_two_processes_write_the_file_of_one(dense, tmp_path):
+    multiprocessing.spawn(_one_of_two, (dense,), 2)
+    edge_embed.compress(dense, "dpq", output=tmp_path / "one.tflite", **SIZES)
+    assert (tmp_path / "small.tflite").read_bytes() == (tmp_path / "one.tflite").read_bytes()
