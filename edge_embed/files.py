@@ -136,7 +136,7 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
     kept = [Path(path) for path in inputs if path is not None]
     kept += [path.with_name(path.name + ".data") for path in kept if path.name]
     for output in outputs:
-        if output is not None and any(_is_same(output, path) for path in kept):
+        if output is not None and any(_would_replace(output, path) for path in kept):
             raise BadInputError(f"{output}: is read by this command: choose another output path")
 
 
@@ -172,10 +172,13 @@ def check_once(outputs: Mapping[str, Path]) -> None:
             raise BadInputError(f"{path}: is named for two outputs: give --{option} a file of its own")
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    """By name, also where nothing is there, or by another name of one file, or as a file in a folder."""
-    is_inside = one.exists() and other.is_dir() and one.resolve().is_relative_to(other.resolve())
-    return is_inside or one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+def _would_replace(output: Path, read: Path) -> bool:
+    """By name, also where nothing is there, or by another name of one file, or as a file that is in a folder."""
+    if output.resolve() == read.resolve():
+        return True
+    if not (output.exists() and read.exists()):
+        return False
+    return output.samefile(read) or (read.is_dir() and output.resolve().is_relative_to(read.resolve()))
 
 
 def _exists(target: Path) -> BadInputError:

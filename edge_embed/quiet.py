@@ -23,7 +23,7 @@ def quiet_stderr() -> Iterator[None]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing that is printed, logged or warned in here is shown, by native code on stdout alone."""
+    """Nothing that is printed, logged or warned in here is shown, but what native code writes to stdout."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     with (

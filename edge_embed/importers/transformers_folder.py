@@ -6,7 +6,7 @@ with a decoder ``decoder_input_ids`` too. Weights become float32, which every ru
 
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,7 @@ def _model(folder: Path) -> nn.Module:
             ignore_mismatched_sizes=True,  # its own error refers to a report
             output_loading_info=True,
         )
-    for key, got, expected in sorted(loaded["mismatched_keys"]):
-        raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
-    if lacking := sorted(loaded["missing_keys"]):
-        raise BadInputError(f"has no numbers for {_listed(lacking)}: {_AGAIN}")
-    if unused := sorted(loaded["unexpected_keys"]):
-        _LOG.warning("%s: %s has no place for %s, which are left out", folder, type(model).__name__, _listed(unused))
+    _check_loaded(folder, type(model).__name__, loaded)
     made: nn.Module = model
     for module in made.modules():
         own = getattr(module, "config", None)
@@ -110,6 +105,16 @@ def _class_of(transformers: Any, config: Any) -> Any:
         expected = f"expected one of transformers {transformers.__version__}"
         raise BadInputError(f"{_CONFIG}: got a model of the class {name:.100}, {expected}: {_OWN}")
     return found
+
+
+def _check_loaded(folder: Path, name: str, loaded: Mapping[str, Any]) -> None:
+    """Refuse a model of which a part would be drawn at random; say what of the folder is no part of it."""
+    for key, got, expected in sorted(loaded["mismatched_keys"]):
+        raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
+    if lacking := sorted(loaded["missing_keys"]):
+        raise BadInputError(f"has no numbers for {_listed(lacking)}: {_AGAIN}")
+    if unused := sorted(loaded["unexpected_keys"]):
+        _LOG.warning("%s: %s has no place for %s, which are left out", folder, name, _listed(unused))
 
 
 def _listed(names: Sequence[str]) -> str:
