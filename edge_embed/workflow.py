@@ -168,7 +168,8 @@ def compress(
         model: a module, which stays as it is; the path of a saved model, of the folder of one of transformers, of word
             vectors, or of an ONNX or TFLite file of any tool; or a program (`edge_embed.workflow.load`).
         method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
-            decompositions), ``low_rank`` (one of them, as a tensor train of two cores), or ``auto``: all of these.
+            decompositions), ``low_rank`` (one of them, as a tensor train of two cores), ``rows`` (integers with a
+            scale for each row, which do not learn on), or ``auto``: all of these.
         ratio: bytes of each table, as the model holds it, over those of its packed form, at least.
         budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
         min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
@@ -180,17 +181,18 @@ def compress(
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
         checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call
-            goes on from them. They take about as much as the compressed tables; tt, tr and low_rank have none.
+            goes on from them. They take about as much as the compressed tables; the others have none.
         output: of a saved model: where the compressed one is written, as by `save`; of an ONNX or TFLite file,
             which needs one, as a file like it.
         force: overwrite an existing file.
         progress: called with (step, done, in all).
         group: processes that share the work, such as ``torch.distributed.group.WORLD``: each makes this call with equal
-            arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq and ant it
-            is that of one process with as many threads, bit for bit, with the others to rounding. What one process
-            refuses all do. None: this one has all of the work.
-        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant) or
-            ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of the layers.
+            arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq, ant and
+            rows it is that of one process with as many threads, bit for bit, with the others to rounding. What one
+            process refuses all do. None: this one has all of the work.
+        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant),
+            ``bits`` (rows) or ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of
+            the layers.
 
     Returns:
         ``model``: a copy with compressed layers (frozen, unless they are trainable), a program for `export`, or the

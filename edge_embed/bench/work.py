@@ -47,7 +47,8 @@ def _row(packed: Packed) -> tuple[float, float]:
     """Operations, and bytes stored, of a row on average."""
     n, dim = packed.num_embeddings, packed.embedding_dim
     if isinstance(packed, PackedDPQ):
-        return dim, packed.row_bytes
+        is_scaled = packed.row_scales is not None
+        return dim * (1 + is_scaled), packed.row_bytes + is_scaled
     if isinstance(packed, PackedANT):
         entry_bytes = packed.anchor_ids.itemsize + packed.weights.itemsize
         nonzeros = len(packed.weights) / n
@@ -62,7 +63,7 @@ def _row(packed: Packed) -> tuple[float, float]:
 def _logits(packed: Packed, batch: int) -> float:
     n, dim = packed.num_embeddings, packed.embedding_dim
     if isinstance(packed, PackedDPQ):
-        return batch * (2 * packed.num_codes * dim + n * packed.num_groups)
+        return batch * (2 * packed.num_codes * dim + n * (packed.num_groups + (packed.row_scales is not None)))
     if isinstance(packed, PackedANT):
         return batch * (2 * packed.anchors.size + 2 * len(packed.weights))
     assert isinstance(packed, PackedTT)

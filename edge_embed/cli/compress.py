@@ -22,6 +22,7 @@ _SIZES = {
     "num_groups": "dpq: groups D, which divide the columns.",
     "num_anchors": "ant: anchors A.",
     "rank": "tt, tr, low_rank: the rank R.",
+    "bits": "rows: of each number, 2 to 8.",
 }
 
 
@@ -35,7 +36,7 @@ def _size_options(command: Command) -> Command:
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
-@click.option("--method", default="auto", show_default=True, help="dpq, ant, tt, tr, low_rank; auto tries them all.")
+@click.option("--method", default="auto", show_default=True, help="dpq, ant, tt, tr, low_rank, rows; auto tries all.")
 @click.option("--ratio", type=float, help="Bytes of each table over those of the packed one, at least.")
 @click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
 @click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")

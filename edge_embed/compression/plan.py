@@ -1,7 +1,8 @@
 """What a user asks for, and tables compressed as asked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 from torch import Tensor
@@ -9,11 +10,11 @@ from torch import Tensor
 from edge_embed.compression.dense import DenseTable, Weight, table_size
 from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.found import FoundTable
-from edge_embed.compression.integer_rows import integer_rows
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
+from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.compression.setting import OnBlock, Setting, check_method, setting_of
+from edge_embed.compression.setting import OnBlock, Setting, check_learns, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import CompressedEmbedding, is_number
 from edge_embed.report.compressed import CompressedTable, Trial
@@ -22,6 +23,8 @@ from edge_embed.report.fidelity import Fidelity
 Progress = Callable[[str, int, int], None]
 
 _TRIES = 3  # settings that were near enough in draft
+# Of three cores, and of two: an exported file has tables of one number of cores.
+_OF_OTHER_CORES = {"tt": ("low_rank",), "tr": ("low_rank",), "low_rank": ("tt", "tr")}
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Plan:
     """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
 
     Attributes:
-        method: ``dpq``, ``ant``, ``tt``, ``tr``, ``low_rank`` or ``auto``, which tries them all.
+        method: ``dpq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all.
         ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.
@@ -52,6 +55,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.method != AUTO:
             check_method(self.method)
+            check_learns(self.method, self.trainable)
         if self.options and self.method == AUTO:
             raise BadInputError(f"{', '.join(self.options)}: sizes and types are those of one method: give method too")
         sizes = {"ratio": self.ratio, "budget": self.budget, ", ".join(self.options): self.options or None}
@@ -108,25 +112,35 @@ def compress_tables(
         known = ", ".join(table.name for table in wanted)
         raise BadInputError(f"counts: got some for {', '.join(sorted(strange))}, expected names among {known}")
     plan = plan.for_tables(wanted)
-    layers, reports = {}, []
+    layers, reports, left_out = {}, list[CompressedTable](), tuple[str, ...]()
     for table in tables:
         if table.reason:
             reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
             continue
         try:
-            layers[table.name], report = _compressed(table, counts.get(table.name), plan, kept, progress, processes)
+            layers[table.name], report = _compressed(
+                table, counts.get(table.name), plan, kept, progress, processes, left_out
+            )
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
         reports.append(report)
+        left_out = left_out or _OF_OTHER_CORES.get(report.method, ())
     return layers, tuple(reports)
 
 
 def _compressed(
-    table: FoundTable, counts: Tensor | None, plan: Plan, kept: Kept, progress: Progress, processes: Processes
+    table: FoundTable,
+    counts: Tensor | None,
+    plan: Plan,
+    kept: Kept,
+    progress: Progress,
+    processes: Processes,
+    left_out: Collection[str],
 ) -> tuple[CompressedEmbedding, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx, processes=processes)
     given = table.weight, table.padding_idx, counts
-    settings, trials = _settings(*given, plan, kept, lambda *at: progress(f"{table.name}: settings", *at), processes)
+    on_trial = partial(progress, f"{table.name}: settings")
+    settings, trials = _settings(*given, plan, kept, on_trial, processes, left_out)
 
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
@@ -140,10 +154,10 @@ def _compressed(
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
             break
     _check(found, setting, plan)
-    baselines = integer_rows(dense, table.padding_idx, counts)
     if not trials:
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
         trials = (Trial(setting.method, str(setting), *nearness),)
+    tried = set(map(str, trials))
     return layer, CompressedTable(
         table.name,
         dense.num_embeddings,
@@ -153,7 +167,7 @@ def _compressed(
         str(setting),
         fidelity=found,
         trials=trials,
-        baselines=baselines,
+        baselines=tuple(one for one in baselines(dense, table.padding_idx, counts) if str(one) not in tried),
     )
 
 
@@ -165,11 +179,13 @@ def _settings(
     kept: Kept,
     on_trial: OnTrial,
     processes: Processes,
+    left_out: Collection[str],
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Settings to take, the best first, and what was tried to find them."""
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
-    search = Search(weight, padding_idx, counts, plan.method, plan.trainable, plan.seed, kept, on_trial, processes)
+    asked = plan.method, plan.trainable, plan.seed
+    search = Search(weight, padding_idx, counts, *asked, kept, on_trial, processes, left_out)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=int(weight.nbytes / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))

@@ -4,7 +4,7 @@ Settings are tried in draft, on the table itself or on a sample of its rows, and
 cosine and relative error as in `edge_embed.compression.fidelity`, which measures all rows of the one that is chosen.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -56,12 +56,13 @@ class Search:
         weight: the table.
         padding_idx: its padding row, from 0 on, or None.
         counts: how often each row comes up, or None.
-        method: whose settings are tried; ``"auto"``: of all methods.
+        method: whose settings are tried; ``"auto"``: of all methods but ``left_out``.
         trainable: whether the layer is to be so, whose numbers are float32.
         seed: of all that is drawn.
         kept: finished parts of what is tried.
         on_trial: told how many settings have been tried, and about how many there will be.
         processes: who shares the work on each setting.
+        left_out: names of methods.
 
     Raises:
         BadInputError: if there is no such method.
@@ -78,6 +79,7 @@ class Search:
         kept: Kept = NOTHING,
         on_trial: OnTrial = lambda done, total: None,
         processes: Processes = ALONE,
+        left_out: Collection[str] = (),
     ) -> None:
         if method != AUTO:
             check_method(method)
@@ -95,8 +97,9 @@ class Search:
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
         self._value_type = "float16" if fits_float16 else "float32"
-        names = METHODS if method == AUTO else (method,)
-        self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or list(names)
+        able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
+        names = able if method == AUTO else [method]
+        self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or names
         self._trials: dict[tuple[str, str], Trial] = {}
         self._settings: dict[tuple[str, str], Setting] = {}
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from edge_embed.compression import ant, dpq, low_rank, tr, tt
+from edge_embed.compression import ant, dpq, low_rank, rows, tr, tt
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
@@ -91,18 +92,27 @@ class Method:
         sizes: names of those options.
         types: names of the options of ``freeze``.
         within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
+        learns: whether layers of it can be trained.
     """
 
     fit: Callable[..., CompressedEmbedding]
     sizes: tuple[str, ...]
     types: tuple[str, ...]
     within: Callable[[int, int, int, str], Iterator[Setting]]
+    learns: bool = True
 
 
 def check_method(method: str) -> None:
     """Raise `BadInputError` for one that there is not."""
     if method not in METHODS:
         raise BadInputError(f"method: got {method!r:.80}, expected {', '.join(METHODS)}")
+
+
+def check_learns(method: str, trainable: bool) -> None:
+    """Raise `BadInputError` if layers of a method are to learn that cannot."""
+    if trainable and not METHODS[method].learns:
+        able = ", ".join(name for name, known in METHODS.items() if known.learns)
+        raise BadInputError(f"method: got {method!r} for layers that learn, expected one of {able}")
 
 
 def _too_many(count: int, counts: Sequence[int], n: int, dim: int, nbytes: int, value_type: str) -> bool:
@@ -168,6 +178,18 @@ def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator
         yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
 
 
+def _fit_rows(
+    weight: Weight, padding_idx: int | None, *, bits: int, processes: Processes, **unused: Any
+) -> ScaledDPQEmbedding:
+    return rows.fit(weight, bits, padding_idx, processes=processes)
+
+
+def _rows_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+    every = range(rows.MOST_BITS, rows.FEWEST_BITS - 1, -1)
+    if bits := next((bits for bits in every if rows.shape_of(n, dim, bits).nbytes <= nbytes), None):
+        yield Setting("rows", {"bits": bits})
+
+
 def bytes_of(shape: TableShape, num_embeddings: int) -> int:
     """Bytes of a table of so many rows, each of which takes what it takes in one of this shape."""
     n, share = num_embeddings, num_embeddings / shape.num_embeddings
@@ -186,6 +208,7 @@ METHODS: Mapping[str, Method] = {
     "tt": Method(_from_all_rows_alike(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
     "tr": Method(_from_all_rows_alike(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
     "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),
+    "rows": Method(_fit_rows, ("bits",), (), _rows_within, learns=False),
 }
 
 

@@ -6,20 +6,22 @@ from functools import partial
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.fasttext_bin import MAGIC, read_fasttext
+from edge_embed.importers.fasttext_bin import read_bin
+from edge_embed.importers.fasttext_ftz import read_ftz
+from edge_embed.importers.fasttext_model import MAGIC, read_model
 from edge_embed.importers.model2vec import is_model2vec, model_in, read_model2vec
 from edge_embed.importers.program import program_of
 from edge_embed.importers.rows import header_of
 from edge_embed.importers.safetensors_file import read_safetensors
 from edge_embed.importers.stream import begin
 from edge_embed.importers.transformers_folder import is_transformers, read_transformers
-from edge_embed.importers.vectors import Vectors
+from edge_embed.importers.vectors import PackedVectors, Vectors
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import is_number, read_word2vec_text
 from edge_embed.packed.manifest import located
 from edge_embed.program.program import Program, ProgramInput
 
-Reader = Callable[[], Vectors]
+Reader = Callable[[], Vectors | PackedVectors]
 _START_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -70,8 +72,13 @@ def _reader(path: Path, tables: Collection[str]) -> Reader | None:
         return _of_safetensors(path, tables)
     start = begin(path, _START_BYTES)
     if start.startswith(MAGIC):
-        return partial(read_fasttext, path)
+        return partial(_read_fasttext, path)
     return _of_rows(path, start)
+
+
+def _read_fasttext(path: Path) -> Vectors | PackedVectors:
+    model = read_model(path)
+    return read_ftz(model) if model.is_quantised else read_bin(model)
 
 
 def _of_safetensors(path: Path, tables: Collection[str]) -> Reader:

@@ -1,4 +1,4 @@
-"""What every reader gives: one table, and the token of every row."""
+"""What readers give: one table, dense or packed, and the tokens of its rows."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.packed.dpq import PackedDPQ
 
 _LOG = logging.getLogger(__name__)
 _ROWS = 1 << 14  # at once: what is made beside a table stays small
@@ -30,6 +31,23 @@ class Vectors:
 
     table: Tensor
     tokens: Sequence[str] | None
+    name: str
+    source: Path
+
+
+@dataclass(frozen=True)
+class PackedVectors:
+    """One table from a file that holds it product-quantised.
+
+    Attributes:
+        table: its arrays may be mapped from the file.
+        tokens: of the first rows.
+        name: of the table in the model.
+        source: the file that the numbers are in.
+    """
+
+    table: PackedDPQ
+    tokens: Sequence[str]
     name: str
     source: Path
 

@@ -13,7 +13,14 @@ from edge_embed.exporters.onnx.model_file import damaged, dtype_name, parse_mode
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.inspection.hashing import HashCheck
-from edge_embed.inspection.onnx_tables import OnnxTable, called_by_bodies, check_specs, nodes_of, tables_of_nodes
+from edge_embed.inspection.onnx_tables import (
+    OnnxTable,
+    called_by_bodies,
+    check_specs,
+    nodes_of,
+    plain_shape,
+    tables_of_nodes,
+)
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.inspection.report import (
     DenseInfo,
@@ -26,7 +33,6 @@ from edge_embed.inspection.report import (
 )
 from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
-from edge_embed.packed.tt_shape import TTShape
 
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
 
@@ -120,7 +126,7 @@ class _Inspection:
 
     def _table(self, name: str, used: OnnxTable | None, noted: TableEntry | None) -> TableInfo | None:
         if noted is not None and used is not None:
-            used = _with_order(used, noted)
+            used = _with_rest(used, noted)
         table = used
         if noted is not None:
             if used is not None:
@@ -203,11 +209,12 @@ class _Inspection:
         return value
 
 
-def _with_order(used: OnnxTable, noted: TableEntry) -> OnnxTable:
-    """A table of plain nodes with its order, where a session saved them: it inlines the nodes around them."""
-    if not isinstance(used.shape, TTShape) or replace(used.shape, has_row_order=True) != noted.shape:
+def _with_rest(used: OnnxTable, noted: TableEntry) -> OnnxTable:
+    """A table of plain nodes with the rest of it, where a session saved them: it inlines the nodes around them."""
+    if used.shape == noted.shape or used.shape != plain_shape(noted.shape):
         return used
-    return replace(used, shape=noted.shape, initializers={**used.initializers, "row_order": f"{used.name}.row_order"})
+    names = {tensor: f"{used.name}.{tensor}" for tensor in noted.shape.tensor_specs()}
+    return replace(used, shape=noted.shape, initializers={**names, **used.initializers})
 
 
 def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable:

@@ -22,6 +22,10 @@ Attributes = Mapping[str, int]
 Specs = Mapping[str, TensorSpec]
 
 
+_DPQ_TENSORS = ("codes", "values", "value_scales")
+_OWN_OF_ROWS = ("row_scale_codes", "row_scales")
+
+
 def _dpq_shape(attributes: Attributes, tensors: Specs) -> TableShape:
     _check_ranks(tensors, {"codes": 2, "values": 3})
     codes, values = tensors["codes"], tensors["values"]
@@ -29,7 +33,11 @@ def _dpq_shape(attributes: Attributes, tensors: Specs) -> TableShape:
     shared = stored == 1 and num_groups != 1
     dim = values.shape[2] * num_groups
     value_type = "int8" if "value_scales" in tensors else _value_type(values)
-    shape = DPQShape(codes.shape[0], dim, attributes["num_codes"], num_groups, shared, value_type)
+    _check_ranks(tensors, {name: 1 for name in _OWN_OF_ROWS if name in tensors})
+    num_row_scales = tensors["row_scales"].shape[0] if "row_scales" in tensors else 0
+    unused = attributes.get("unused_columns", 0)
+    sizes = num_groups, shared, value_type, num_row_scales, unused
+    shape = DPQShape(codes.shape[0], dim - unused, attributes["num_codes"], *sizes)
     if attributes["bits"] != shape.bits:
         raise BadInputError(f"bits: got {attributes['bits']}, expected {shape.bits} for {shape.num_codes} codes")
     return shape
@@ -49,6 +57,20 @@ def _tt_shape(attributes: Attributes, tensors: Specs) -> TableShape:
     rows, befores, columns, afters = zip(*(spec.shape for spec in cores.values()), strict=True)
     sizes = attributes["num_embeddings"], rows, columns, (befores[0], *afters)
     return TTShape(*sizes, _value_type(cores["core_0"]), has_row_order="row_order" in tensors)
+
+
+def plain_shape(shape: TableShape) -> TableShape:
+    """That of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+    if isinstance(shape, TTShape):
+        return replace(shape, has_row_order=False)
+    if isinstance(shape, DPQShape):
+        dim = shape.embedding_dim + shape.unused_columns
+        return replace(shape, embedding_dim=dim, num_row_scales=0, unused_columns=0)
+    return shape
+
+
+def _dpq_tensors(count: int) -> tuple[str, ...]:
+    return _DPQ_TENSORS[: max(count, 2)]
 
 
 def _core_names(count: int) -> tuple[str, ...]:
@@ -84,8 +106,14 @@ class _Node:
 _METHODS = {
     "DPQ": _Method(
         PackedDPQ.method,
-        lambda count: ("codes", "values", "value_scales")[: max(count, 2)],
+        _dpq_tensors,
         ("bits", "num_codes", "num_groups", "padding_idx"),
+        _dpq_shape,
+    ),
+    "DPQScaled": _Method(
+        PackedDPQ.method,
+        lambda count: _dpq_tensors(count) if count <= 3 else (*_dpq_tensors(count - 2), *_OWN_OF_ROWS),
+        ("bits", "num_codes", "num_groups", "padding_idx", "unused_columns"),
         _dpq_shape,
     ),
     "ANT": _Method(

@@ -42,10 +42,27 @@ def _dpq_trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Siz
 
 def _dpq_frozen(
     codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
-) -> Sizes:
+) -> tuple[DPQShape, int | None]:
     groups, num_codes, width = value.shape
     value_type = "int8" if value.dtype == torch.int8 else _value_type(value)
     return _dpq_shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, value_type), padding_idx
+
+
+def _dpq_scaled(
+    codes: Tensor,
+    value: Tensor,
+    value_scales: Tensor | None,
+    row_scale_codes: Tensor | None,
+    row_scales: Tensor | None,
+    num_groups: int,
+    unused_columns: int,
+    padding_idx: int | None,
+) -> Sizes:
+    shape, padding_idx = _dpq_frozen(codes, value, value_scales, num_groups, padding_idx)
+    num_row_scales = 0 if row_scales is None else len(row_scales)
+    dim = shape.embedding_dim - unused_columns
+    cut = replace(shape, embedding_dim=dim, num_row_scales=num_row_scales, unused_columns=unused_columns)
+    return cut, padding_idx
 
 
 def _dpq_shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, value_type: str) -> DPQShape:
@@ -108,6 +125,7 @@ _FORMS: dict[TableOperators, tuple[str, State, Callable[..., Sizes]]] = {
     ant.FROZEN: (PackedANT.method, "frozen", _ant_frozen),
     dpq.TRAINABLE: (PackedDPQ.method, "trainable", _dpq_trainable),
     dpq.FROZEN: (PackedDPQ.method, "frozen", _dpq_frozen),
+    dpq.SCALED: (PackedDPQ.method, "frozen", _dpq_scaled),
     tt.TT: (PackedTT.method, "stored", _tt),
     tt.ORDERED: (PackedTT.method, "stored", _tt_ordered),
 }
@@ -121,7 +139,7 @@ def inspect_program(path: Path, verify: bool) -> FileReport:
     Raises:
         BadInputError: It is damaged, or holds what cannot be read safely.
     """
-    return _report(read_program(path), path, "program", path.stat().st_size, verify)
+    return report_of(read_program(path), path, "program", path.stat().st_size, verify)
 
 
 def inspect_transformers(folder: Path, verify: bool) -> FileReport:
@@ -134,14 +152,26 @@ def inspect_transformers(folder: Path, verify: bool) -> FileReport:
     with located(str(folder)):
         program = read_transformers(folder)
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    report = _report(program, folder, "transformers", size, verify)
+    report = report_of(program, folder, "transformers", size, verify)
     weights = sum(weight.nbytes for weight in program.module.buffers())
     part = min(1, size / weights)  # in the folder weights may take less than as float32
     dense = [replace(table, stored_bytes=int(table.stored_bytes * part)) for table in report.dense]
     return replace(report, dense=dense)
 
 
-def _report(program: Program, path: Path, kind: Kind, size: int, verify: bool) -> FileReport:
+def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool) -> FileReport:
+    """Report a program that was read from a file.
+
+    Args:
+        program: what was read.
+        path: as the user gave it.
+        kind: of the file.
+        size: its bytes.
+        verify: whether hashes were to be checked.
+
+    Raises:
+        BadInputError: its tables make no sense.
+    """
     try:
         tables, dense = _tables(program), _dense(program)
     except BadInputError as error:

@@ -179,7 +179,8 @@ def _layout(entry: TableInfo) -> str:
 
 def _dpq_layout(values: Mapping[str, Any]) -> str:
     shared = ", shared" if values["share_subspaces"] else ""
-    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}"
+    scales = f", {values['num_row_scales']} row scales" if "num_row_scales" in values else ""
+    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}{scales}"
 
 
 def _ant_layout(values: Mapping[str, Any]) -> str:

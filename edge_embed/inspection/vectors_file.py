@@ -1,10 +1,13 @@
 """A file of word vectors: what it would be as a model, which is read whole for that."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from edge_embed.importers.find import load_foreign
-from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo
-from edge_embed.program.program import dtype_name
+from edge_embed.inspection.program_file import report_of
+from edge_embed.inspection.report import FileReport, TableInfo
 
 _NOTE = "no compressed table: edge-embed compress makes one, in a model that can be exported"
 
@@ -18,20 +21,16 @@ def inspect_vectors(path: Path, verify: bool) -> FileReport | None:
     program = load_foreign(path)
     if program is None or program.source is None:
         return None
-    ((name, table),) = program.module.named_buffers()
     size = program.source.stat().st_size
-    (rows, columns), (ids,) = table.shape, program.inputs
+    report = report_of(program, path, "vectors", size, verify)
     # As text or compressed, a table takes all of its file, whatever it takes in memory.
-    dense = DenseInfo(name.rpartition(".")[0], rows, columns, dtype_name(table.dtype), min(size, table.nbytes))
-    return FileReport(
-        path=str(path),
-        kind="vectors",
-        file_bytes=size,
-        total_bytes=size,
-        verified=verify,
-        dense=[dense],
-        inputs=[PortInfo(ids.name, dtype_name(ids.dtype), list(ids.shape))],
-        outputs=[PortInfo(output, "", None) for output in program.output_names],
-        vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
-        notes=[_NOTE],
-    )
+    dense = [replace(table, stored_bytes=min(size, table.stored_bytes)) for table in report.dense]
+    tables = [_in_file(table, verify) for table in report.tables]
+    return replace(report, tables=tables, dense=dense, notes=[] if tables else [_NOTE])
+
+
+def _in_file(table: TableInfo, verify: bool) -> TableInfo:
+    """A product-quantised table, without the zeros that fill up its last group in memory."""
+    zeros = table.attributes["num_codes"] * table.attributes.get("unused_columns", 0)
+    stored = table.stored_bytes - zeros * np.dtype(table.value_type).itemsize
+    return replace(table, stored_bytes=stored, hash_status="no hash" if verify else "not checked")

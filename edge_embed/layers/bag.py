@@ -13,6 +13,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
@@ -125,6 +126,16 @@ class DPQEmbeddingBag(Bag, DPQEmbedding):
     """
 
 
+class ScaledDPQEmbeddingBag(Bag, ScaledDPQEmbedding):
+    """`ScaledDPQEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``ScaledDPQEmbeddingBag(packed, mode="mean")``: by name it takes the arguments of `Bag`.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+
 class ANTEmbeddingBag(Bag, ANTEmbedding):
     """`ANTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
@@ -175,8 +186,17 @@ class TREmbeddingBag(Bag, TREmbedding):
 
 def bag_of(layer: CompressedEmbedding, mode: Mode, include_last_offset: bool = False) -> Bag:
     """A layer of rows, trainable or frozen, as one that reduces bags: the same object, of the class of its bags."""
-    kinds = (DPQEmbeddingBag, ANTEmbeddingBag, ANTMixtureEmbeddingBag, TTEmbeddingBag, TREmbeddingBag)
-    layer.__class__ = next(kind for kind in kinds if kind.__bases__[1] is type(layer))
+    layer.__class__ = next(kind for kind in _KINDS if kind.__bases__[1] is type(layer))
     assert isinstance(layer, Bag)
     layer.mode, layer.include_last_offset = mode, include_last_offset
     return layer
+
+
+_KINDS: tuple[type[Bag], ...] = (
+    DPQEmbeddingBag,
+    ScaledDPQEmbeddingBag,
+    ANTEmbeddingBag,
+    ANTMixtureEmbeddingBag,
+    TTEmbeddingBag,
+    TREmbeddingBag,
+)

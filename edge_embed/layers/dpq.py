@@ -18,6 +18,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq_options import (
     DistanceNorm,
     Variant,
@@ -185,9 +186,14 @@ class DPQEmbedding(CompressedEmbedding):
         """A frozen layer over the codes and values of ``packed`` (its arrays are copied).
 
         Raises:
-            BadInputError: if it is of another method.
+            BadInputError: if it is of another method, or is a table of `ScaledDPQEmbedding`.
         """
         check_form(packed, PackedDPQ)
+        if not packed.shape.is_plain:
+            raise BadInputError(
+                "packed: got a table whose rows have scales or whose last group is narrower: make it an "
+                "edge_embed.layers.scaled_dpq.ScaledDPQEmbedding"
+            )
         layer = cls(
             packed.num_embeddings,
             packed.embedding_dim,

@@ -1,15 +1,24 @@
 """A model with compressed tables in the place of dense ones: a module, or a saved program."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import nn
 
+from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
 from edge_embed.compression.module import model_tables, replaced
+from edge_embed.errors import BadInputError
+from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.lowering.dpq import DPQ
+from edge_embed.lowering.graph import CALLS, owner_of
+from edge_embed.lowering.tt import TT
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
+
+_COMPRESSED = {DPQ.name: "product-quantised", ANT.name: "made of anchors", TT.name: "a tensor train"}
 
 
 class CompressedModule(NamedTuple):
@@ -44,9 +53,29 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
 def compress_program(program: Program, job: Job) -> CompressedProgram:
     """Replace nodes; the program itself stays as it is."""
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
-    layers, reports = job.run(job.chosen(program_tables(program), numbers))
+    tables = program_tables(program)
+    _check_left(program, tables, job)
+    layers, reports = job.run(job.chosen(tables, numbers))
     packed = {name: layer.to_packed() for name, layer in layers.items()}
     return CompressedProgram(with_packed(program, packed), CompressReport(reports, _nbytes(program.module)))
+
+
+def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:
+    """Refuse a model of which every table is compressed."""
+    if any(table.looks_up or table.name in job.names for table in tables):
+        return
+    weights = [node for node in program.module.graph.nodes if node.op == "get_attr"]
+    found = {
+        owner_of(str(weight.target)): _COMPRESSED[CALLS[user.target].method.name]
+        for weight in weights
+        for user in weight.users
+        if user.target in CALLS
+    }
+    if found:
+        shown = "; ".join(f"{name} is {what} already" for name, what in found.items())
+        raise BadInputError(
+            f"the model has no table to compress: {shown}: export the model as it is (`edge-embed export`)"
+        )
 
 
 def _nbytes(model: nn.Module) -> int:

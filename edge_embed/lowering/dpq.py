@@ -1,4 +1,4 @@
-"""DPQ: both states of a table -> `PackedDPQ`."""
+"""DPQ: a table that learns, is frozen, or has scales for its rows -> `PackedDPQ`."""
 
 from typing import Any
 
@@ -13,20 +13,31 @@ def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
-    packed = dpq.pack_frozen(*arguments)
+    return _checked(dpq.pack_frozen(*arguments), on_block)
+
+
+def _pack_scaled(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
+    return _checked(dpq.pack_scaled(*arguments), on_block)
+
+
+def _checked(packed: PackedDPQ, on_block: OnBlock) -> PackedDPQ:
     packed.check_codes()
     on_block(packed.num_embeddings)
     return packed
 
 
 def _arguments(packed: PackedDPQ, tensors: list[Any]) -> tuple[Any, ...]:
-    codes, values, *scales = tensors
-    return codes, values, scales[0] if scales else None, packed.num_groups, packed.padding_idx
+    given = dict(zip(packed.tensors(), tensors, strict=True))
+    plain = given["codes"], given["values"], given.get("value_scales")
+    if packed.shape.is_plain:
+        return *plain, packed.num_groups, packed.padding_idx
+    scales = given.get("row_scale_codes"), given.get("row_scales")
+    return *plain, *scales, packed.num_groups, packed.unused_columns, packed.padding_idx
 
 
 DPQ = Method(
     name=PackedDPQ.method,
-    packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen},
-    operators=lambda packed: dpq.FROZEN,
+    packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen, dpq.SCALED: _pack_scaled},
+    operators=lambda packed: dpq.FROZEN if packed.shape.is_plain else dpq.SCALED,
     arguments=_arguments,
 )

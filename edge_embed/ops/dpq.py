@@ -1,7 +1,7 @@
 """Differentiable product quantisation (DPQ): selection and packing.
 
     c_j = the code of the key nearest to q_j    (eq. 1, `edge_embed.ops.dpq_distance`)
-    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each V_j in int8
+    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each V_j in int8, or one for the row
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
 
@@ -101,6 +101,40 @@ def frozen_rows(
     return finish_rows(rows, ids, padding_idx)
 
 
+def scaled_rows(
+    ids: Tensor,
+    packed_codes: Tensor,
+    value: Tensor,
+    value_scales: Tensor | None,
+    row_scale_codes: Tensor | None,
+    row_scales: Tensor | None,
+    num_groups: int,
+    unused_columns: int,
+    padding_idx: int | None,
+) -> Tensor:
+    """`frozen_rows` of a table whose rows have scales, or whose last group is narrower -> [*ids, d].
+
+    Args:
+        ids: integers of any shape.
+        packed_codes: as there, and so are the next two and the number of groups.
+        value: float or int8 [G, K, s].
+        value_scales: float32 [G] of int8 values, or None.
+        row_scale_codes: uint8 [n], or None where rows have no scales.
+        row_scales: float32 [S], or None.
+        num_groups: D.
+        unused_columns: at the end of the last group, D s - d.
+        padding_idx: the row that is zero, or None.
+    """
+    flat = ids.reshape(-1)  # [B]
+    rows = frozen_rows(flat, packed_codes, value, value_scales, num_groups, None)  # [B, D s]
+    rows = rows[:, : rows.shape[1] - unused_columns]
+    if row_scale_codes is not None and row_scales is not None:
+        code = row_scale_codes.index_select(0, flat.long()).long()
+        scale = row_scales.index_select(0, code.clamp(max=len(row_scales) - 1))
+        rows = rows.to(row_scales.dtype) * scale.unsqueeze(-1)
+    return finish_rows(rows, ids, padding_idx)
+
+
 def unpack(rows: Tensor, bits: int, num_groups: int) -> Tensor:
     """Unpack code rows uint8 [B, row_bytes] -> int64 [B, D] (layout: ``packed/FORMAT.md``)."""
     start = bits * torch.arange(num_groups, device=rows.device)  # [D], first bit of each code
@@ -170,17 +204,39 @@ def pack(
     return PackedDPQ(packed, values, num_groups, padding_idx)
 
 
-def pack_frozen(
-    codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
+def pack_scaled(
+    codes: Tensor,
+    value: Tensor,
+    value_scales: Tensor | None,
+    row_scale_codes: Tensor | None,
+    row_scales: Tensor | None,
+    num_groups: int,
+    unused_columns: int,
+    padding_idx: int | None,
 ) -> PackedDPQ:
-    """The packed form of a frozen table, whose arguments are those of `frozen_rows`.
+    """The packed form of a frozen table, whose arguments are those of `scaled_rows`.
 
     Raises:
         BadInputError: if they do not fit each other, or values are of a type that is not stored.
     """
     values = value.detach().cpu().numpy() if value.dtype == torch.int8 else stored_array(value)
-    scales = None if value_scales is None else stored_array(value_scales)
-    return PackedDPQ(codes.detach().cpu().numpy(), values, num_groups, padding_idx, scales)
+    return PackedDPQ(
+        codes.detach().cpu().numpy(),
+        values,
+        num_groups,
+        padding_idx,
+        None if value_scales is None else stored_array(value_scales),
+        None if row_scale_codes is None else row_scale_codes.detach().cpu().numpy(),
+        None if row_scales is None else stored_array(row_scales),
+        unused_columns,
+    )
+
+
+def pack_frozen(
+    codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
+) -> PackedDPQ:
+    """`pack_scaled` with the arguments of `frozen_rows`."""
+    return pack_scaled(codes, value, value_scales, None, None, num_groups, 0, padding_idx)
 
 
 def with_value_type(value: Tensor, value_scales: Tensor | None, value_type: ValueType) -> tuple[Tensor, Tensor | None]:
@@ -213,4 +269,17 @@ FROZEN = define(
     frozen_rows,
     size=lambda codes, value, value_scales, num_groups, padding_idx: (codes.shape[0], num_groups * value.shape[2]),
     like=lambda codes, value, value_scales, *rest: value if value_scales is None else value_scales,
+)
+SCALED = define(
+    "dpq_scaled",
+    "Tensor codes, Tensor value, Tensor? value_scales, Tensor? row_scale_codes, Tensor? row_scales, int num_groups, "
+    "int unused_columns, int? padding_idx",
+    scaled_rows,
+    size=lambda codes, value, value_scales, row_scale_codes, row_scales, num_groups, unused_columns, padding_idx: (
+        codes.shape[0],
+        num_groups * value.shape[2] - unused_columns,
+    ),
+    like=lambda codes, value, value_scales, row_scale_codes, row_scales, *rest: next(
+        scales for scales in (row_scales, value_scales, value) if scales is not None
+    ),
 )

@@ -2,7 +2,8 @@
 
     row(id)[j * s : (j + 1) * s] = values[j, code(id, j)]          for groups j = 0 ... D - 1, s = d / D
 
-Values in int8 are multiplied by value_scales[j], in float32.
+Values in int8 are multiplied by value_scales[j], in float32. Rows may have scales, :mod:`edge_embed.packed.row_scales`.
+The last group of an imported table may be narrower: then s > d / D, and columns from d on are no part of a row.
 With shared subspaces one value table serves all groups. SX and VQ, trained or frozen, lower to this form.
 """
 
@@ -20,19 +21,26 @@ from edge_embed.packed.dpq_shape import VALUE_BYTES, DPQShape
 from edge_embed.packed.dpq_values import check_values, scaled
 from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
+from edge_embed.packed.row_scales import check_row_scale_codes, check_row_scales, scaled_rows
+from edge_embed.packed.sizes import check_count
+
+_RARE_TENSORS = ("value_scales", "row_scale_codes", "row_scales")
 
 
 @dataclass(frozen=True, eq=False)
 class PackedDPQ(PackedTable):
-    """A DPQ table as two arrays, or three where values are int8.
+    """A DPQ table as two arrays, three where values are int8, and two more where rows have scales.
 
     Attributes:
         codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
         values: float32, float16 or int8 [D, K, s], or [1, K, s] when subspaces are shared; finite, and -127 to
-            127. The rows have their type, float32 for int8.
+            127. The rows have their type, float32 for int8 and where rows have scales.
         num_groups: D.
         padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
         value_scales: float32 [D], or [1], of int8 values: what they are multiplied by; positive. None of others.
+        row_scale_codes: uint8 [n]: which scale each row has, 0 for the padding row; None where rows have none.
+        row_scales: float32 [S], S <= 256: what rows are multiplied by; +0.0 or more. None where rows have none.
+        unused_columns: How many columns at the end of the last group are no part of rows, d = D s - unused_columns.
 
     Raises:
         BadInputError: A shape, dtype, size or value is wrong. The codes themselves are checked by
@@ -44,6 +52,9 @@ class PackedDPQ(PackedTable):
     num_groups: int
     padding_idx: int | None = None
     value_scales: NDArray[np.float32] | None = None
+    row_scale_codes: NDArray[np.uint8] | None = None
+    row_scales: NDArray[np.float32] | None = None
+    unused_columns: int = 0
     method: ClassVar[str] = "dpq"
 
     def __post_init__(self) -> None:
@@ -51,6 +62,9 @@ class PackedDPQ(PackedTable):
         groups: object = self.num_groups
         if type(groups) is not int or groups < 1:
             raise BadInputError(f"num_groups: got {groups!r:.80}, expected a positive integer")
+        check_count("unused_columns", self.unused_columns, least=0)
+        if self.row_scales is not None:
+            check_floats("row_scales", self.row_scales, "scales", rank=1, types=("float32",))
         expected = self.shape.tensor_specs()
         if self.tensors().keys() != expected.keys():
             raise BadInputError(
@@ -59,6 +73,8 @@ class PackedDPQ(PackedTable):
         check_specs(self.tensors(), expected)
         check_padding_idx(self.padding_idx, self.num_embeddings)
         check_values(self.values, self.value_scales)
+        if self.row_scales is not None:
+            check_row_scales(self.row_scales, self._largest)
 
     @classmethod
     def from_codes(
@@ -97,8 +113,11 @@ class PackedDPQ(PackedTable):
             BadInputError: An attribute is missing, unknown or out of range.
         """
         names = {"bits", "num_codes", "num_groups", "share_subspaces"}
-        if attributes.keys() != names:
+        rare = {"num_row_scales", "unused_columns"} & attributes.keys()
+        if attributes.keys() != names | rare:
             raise BadInputError(f"attributes: got {sorted(attributes)}, expected {sorted(names)}")
+        for name in rare:  # left out where it would be zero
+            check_count(name, attributes[name])
         shape = DPQShape(
             num_embeddings,
             embedding_dim,
@@ -106,6 +125,7 @@ class PackedDPQ(PackedTable):
             attributes["num_groups"],
             attributes["share_subspaces"],
             value_type,
+            **{name: attributes[name] for name in rare},
         )
         bits = attributes["bits"]
         if type(bits) is not int or bits != shape.bits:
@@ -124,10 +144,12 @@ class PackedDPQ(PackedTable):
         Raises:
             BadInputError: Something is missing, or does not fit the rest.
         """
-        if tensors.keys() - {"value_scales"} != {"codes", "values"}:
+        if tensors.keys() - set(_RARE_TENSORS) != {"codes", "values"}:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
         groups: Any = attributes.get("num_groups")
-        table = cls(tensors["codes"], tensors["values"], groups, padding_idx, tensors.get("value_scales"))
+        unused: Any = attributes.get("unused_columns", 0)
+        rare = {name: tensors.get(name) for name in _RARE_TENSORS}
+        table = cls(tensors["codes"], tensors["values"], groups, padding_idx, unused_columns=unused, **rare)
         table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         table.check_codes()
         return table
@@ -137,8 +159,10 @@ class PackedDPQ(PackedTable):
         """All sizes."""
         tables, num_codes, sub_dim = self.values.shape
         shared = tables == 1 and self.num_groups != 1
-        dim = sub_dim * self.num_groups
-        return DPQShape(len(self.codes), dim, num_codes, self.num_groups, shared, self.value_type)
+        dim = sub_dim * self.num_groups - self.unused_columns
+        num_row_scales = 0 if self.row_scales is None else len(self.row_scales)
+        sizes = num_codes, self.num_groups, shared, self.value_type, num_row_scales, self.unused_columns
+        return DPQShape(len(self.codes), dim, *sizes)
 
     @property
     def num_embeddings(self) -> int:
@@ -165,10 +189,19 @@ class PackedDPQ(PackedTable):
         """Type of the values, ``float32``, ``float16`` or ``int8``."""
         return str(self.values.dtype)
 
+    @property
+    def row_type(self) -> str:
+        """Type of the rows: :attr:`value_type`, or ``float32`` where there are scales."""
+        return super().row_type if self.row_scales is None else "float32"
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The arrays, not copied."""
-        stored: dict[str, NDArray[Any]] = {"codes": self.codes, "values": self.values}
-        return stored if self.value_scales is None else stored | {"value_scales": self.value_scales}
+        rare = {name: getattr(self, name) for name in _RARE_TENSORS}
+        return {
+            "codes": self.codes,
+            "values": self.values,
+            **{name: array for name, array in rare.items() if array is not None},
+        }
 
     def codes_of(self, ids: ArrayLike) -> NDArray[np.uint8 | np.uint16]:
         """Return the codes of some rows: [*ids.shape, D], uint8 up to K = 256, else uint16.
@@ -200,9 +233,12 @@ class PackedDPQ(PackedTable):
         rows: NDArray[Any] = self.values[tables, codes]  # [*ids, D, s]
         if self.value_scales is not None:
             rows = scaled(rows, self.value_scales)
+        rows = rows.reshape(*ids.shape, self.num_groups * self.shape.sub_dim)[..., : self.embedding_dim]
+        if self.row_scale_codes is not None and self.row_scales is not None:
+            rows = scaled_rows(rows, self.row_scales[self.row_scale_codes[ids]])
         if self.padding_idx is not None:
             rows[ids == self.padding_idx] = 0.0
-        return rows.reshape(*ids.shape, self.embedding_dim)
+        return rows
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return :meth:`rows` as float64: every path has them bit by bit, and computes with them."""
@@ -230,6 +266,14 @@ class PackedDPQ(PackedTable):
         if self.padding_idx is not None and self.codes[self.padding_idx].any():
             group = int(np.flatnonzero(self.codes_of(self.padding_idx))[0])
             raise BadInputError(f"codes: row {self.padding_idx} (padding), group {group}: expected zeros")
+        if self.row_scale_codes is not None and self.row_scales is not None:
+            check_row_scale_codes(self.row_scale_codes, len(self.row_scales), self.padding_idx)
+
+    @property
+    def _largest(self) -> float:
+        """No |number| of a row is larger before the row is scaled."""
+        largest = np.abs(self.values.astype(np.float32)).max(axis=(1, 2))  # [D or 1]
+        return float((largest if self.value_scales is None else largest * self.value_scales).max())
 
 
 def _check_ranks(codes: NDArray[Any], values: NDArray[Any]) -> None:

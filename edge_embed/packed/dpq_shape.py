@@ -1,8 +1,9 @@
 """The sizes of a DPQ table: what follows from n, d, K, D and sharing, before any array exists.
 
-    bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = d / D
+    bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = (d + u) / D        u unused columns, 0 for most tables
     nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table; 2 for 4 with float16)
            = n * row_bytes + (K s + 4) D  with int8 values, which have a float32 scale for each value table
+           + n + 4 S                      where each row has one of S scales
 
 The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 """
@@ -15,6 +16,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
 from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.row_scales import check_num_row_scales
 from edge_embed.packed.sizes import check_count, check_total
 
 VALUE_BYTES = {**FLOAT_BYTES, "int8": 1}
@@ -23,15 +25,17 @@ _SCALE_BYTES = 4
 
 @dataclass(frozen=True)
 class DPQShape:
-    """The five numbers that fix every size of a DPQ table.
+    """The numbers that fix every size of a DPQ table.
 
     Attributes:
         num_embeddings: Rows n, at least 1.
         embedding_dim: Columns d.
         num_codes: K, 2 to 65,536.
-        num_groups: D, a divisor of d.
+        num_groups: D, a divisor of d + u.
         shared: One value table for all groups; false with one group, where there is nothing to share.
         value_type: Of the values: ``float32``, ``float16`` or ``int8``.
+        num_row_scales: S, up to 256 scales, of which each row has one; 0 where rows have none.
+        unused_columns: u, fewer than s: columns at the end of the last group that are no part of rows.
 
     Raises:
         BadInputError: One of them is out of range, or a size does not fit 63 bits.
@@ -43,6 +47,8 @@ class DPQShape:
     num_groups: int
     shared: bool = False
     value_type: str = "float32"
+    num_row_scales: int = 0
+    unused_columns: int = 0
 
     memory_uses: ClassVar[tuple[Use, ...]] = ("logits", "topk")
 
@@ -53,11 +59,22 @@ class DPQShape:
         if type(shared) is not bool or (shared and self.num_groups == 1):
             raise BadInputError(f"shared: got {shared!r}, expected true or false, and false with one group")
         bits_for(self.num_codes)
-        if self.embedding_dim % self.num_groups:
-            divisor = f"expected a divisor of embedding_dim ({self.embedding_dim})"
+        check_count("unused_columns", self.unused_columns, least=0)
+        check_num_row_scales(self.num_row_scales)
+        width, left = divmod(self.embedding_dim + self.unused_columns, self.num_groups)
+        if left:
+            unused = f" + unused_columns ({self.unused_columns})" if self.unused_columns else ""
+            divisor = f"expected a divisor of embedding_dim ({self.embedding_dim}){unused}"
             raise BadInputError(f"num_groups: got {self.num_groups}, {divisor}")
+        if self.unused_columns >= width:
+            raise BadInputError(f"unused_columns: got {self.unused_columns}, expected fewer than a group's {width}")
         check_float_type("value_type", self.value_type, tuple(VALUE_BYTES))
         check_total(self.num_embeddings, self.embedding_dim, self.nbytes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are the values that their codes select and no more, as in kernels: not scaled, not cut."""
+        return not self.num_row_scales and not self.unused_columns
 
     @property
     def bits(self) -> int:
@@ -71,8 +88,8 @@ class DPQShape:
 
     @property
     def sub_dim(self) -> int:
-        """Width s = d / D of a group."""
-        return self.embedding_dim // self.num_groups
+        """Width s = (d + u) / D of a group."""
+        return (self.embedding_dim + self.unused_columns) // self.num_groups
 
     @property
     def num_value_tables(self) -> int:
@@ -87,18 +104,25 @@ class DPQShape:
         return self.num_value_tables * table_bytes
 
     @property
+    def row_scale_bytes(self) -> int:
+        """Bytes of the scales that rows have, and of the byte that says for each row which."""
+        return self.num_embeddings + _SCALE_BYTES * self.num_row_scales if self.num_row_scales else 0
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of codes and values."""
-        return self.num_embeddings * self.row_bytes + self.value_bytes
+        """Bytes of codes, values and scales."""
+        return self.num_embeddings * self.row_bytes + self.value_bytes + self.row_scale_bytes
 
     @property
     def compression_ratio(self) -> float:
         """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``.
 
-        float16 values count 16 bits instead of the second 32, int8 values 8, and their scales 32 each.
+        float16 values count 16 bits instead of the second 32, int8 values 8, and scales 32 each; that rows have scales
+        adds 8 n.
         """
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
-        return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * self.value_bytes)
+        other_bytes = self.value_bytes + self.row_scale_bytes
+        return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * other_bytes)
 
     @property
     def blocks_bytes(self) -> int:
@@ -118,19 +142,26 @@ class DPQShape:
         return self.blocks_bytes if use in self.memory_uses else 0
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
+        """What a file stores beside the tensors; what few tables have only where they have it."""
+        rare = {"num_row_scales": self.num_row_scales, "unused_columns": self.unused_columns}
         return {
             "bits": self.bits,
             "num_codes": self.num_codes,
             "num_groups": self.num_groups,
             "share_subspaces": self.shared,
+            **{name: count for name, count in rare.items() if count},
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Codes uint8 [n, row_bytes], values [D or 1, K, s], and value_scales float32 [D or 1] of int8."""
-        tables = self.num_value_tables
+        """Codes uint8 [n, row_bytes], values [D or 1, K, s], scales float32: of int8 values [D or 1], of rows [S]."""
+        n, tables = self.num_embeddings, self.num_value_tables
         specs = {
-            "codes": TensorSpec("uint8", (self.num_embeddings, self.row_bytes)),
+            "codes": TensorSpec("uint8", (n, self.row_bytes)),
             "values": TensorSpec(self.value_type, (tables, self.num_codes, self.sub_dim)),
         }
-        return specs | ({"value_scales": TensorSpec("float32", (tables,))} if self.value_type == "int8" else {})
+        if self.value_type == "int8":
+            specs["value_scales"] = TensorSpec("float32", (tables,))
+        if self.num_row_scales:
+            specs["row_scale_codes"] = TensorSpec("uint8", (n,))
+            specs["row_scales"] = TensorSpec("float32", (self.num_row_scales,))
+        return specs

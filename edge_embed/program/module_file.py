@@ -22,11 +22,13 @@ from edge_embed.layers.bag import (
     ANTEmbeddingBag,
     ANTMixtureEmbeddingBag,
     DPQEmbeddingBag,
+    ScaledDPQEmbeddingBag,
     TREmbeddingBag,
     TTEmbeddingBag,
 )
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
@@ -45,6 +47,8 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         ANTMixtureEmbeddingBag,
         DPQEmbedding,
         DPQEmbeddingBag,
+        ScaledDPQEmbedding,
+        ScaledDPQEmbeddingBag,
         TREmbedding,
         TREmbeddingBag,
         TTEmbedding,

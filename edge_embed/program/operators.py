@@ -73,7 +73,7 @@ _SHAPE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{name}": getattr(torch, name) for name in
        "sym_not sym_int sym_float sym_ite sym_max sym_min".split()},
 }  # fmt: skip
-_TABLES = (ant.TRAINABLE, ant.FROZEN, ant_mixture.MIXTURE, dpq.TRAINABLE, dpq.FROZEN, tt.TT, tt.ORDERED)
+_TABLES = (ant.TRAINABLE, ant.FROZEN, ant_mixture.MIXTURE, dpq.TRAINABLE, dpq.FROZEN, dpq.SCALED, tt.TT, tt.ORDERED)
 _OWN = {f"torch.ops.{overload}": overload for table in _TABLES for overload in table.uses.values()}
 _OWN |= {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.values()}
 # A program captured without us has the operator itself, or, with its length fixed, what it decomposes into.

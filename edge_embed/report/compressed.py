@@ -54,7 +54,7 @@ class CompressedTable:
         reason: why it was left, empty if it was not.
         fidelity: of the compressed table; None where it was left.
         trials: settings that were tried.
-        baselines: what needs no method, to compare with: rows of integers.
+        baselines: rows of integers to compare with, where they are not among the trials.
     """
 
     name: str

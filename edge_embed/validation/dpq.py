@@ -14,6 +14,10 @@ def _locate(packed: PackedDPQ, tensor: str, offset: int, bit: int) -> str:
         return f"row {row}, group {group}" if group < packed.num_groups else f"row {row}, spare bits"
     if tensor == "value_scales":
         return f"the scale of group {offset // 4}"
+    if tensor == "row_scale_codes":
+        return f"row {offset}"
+    if tensor == "row_scales":
+        return f"row scale {offset // 4}"
     width = packed.values.shape[2]
     stored_group, rest = divmod(offset // packed.values.itemsize, packed.num_codes * width)
     code, column = divmod(rest, width)

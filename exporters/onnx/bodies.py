@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.ant import ANT
-from edge_embed.exporters.onnx.dpq import DPQ
+from edge_embed.exporters.onnx.dpq import DPQ, SCALED_DPQ
 from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
 from edge_embed.exporters.onnx.tt import ORDERED_TT, TT
 
-METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, TT, ORDERED_TT)
+METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, SCALED_DPQ, TT, ORDERED_TT)
 OPERATORS = {operator.op_type: operator for method in METHODS for operator in method.uses}
 
 Body = tuple[OnnxOperator, int]  # a node type, and how many packed tensors its nodes take

@@ -26,12 +26,16 @@ Values in int8 are selected as such; the rows that were found become floats and 
 ``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
 be kept beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made
 from it; so is a shape that a batch of known size may not have, on a way that it does not take.
+
+Tables whose rows have scales have the nodes ``edge_embed::DPQScaled...``, `edge_embed.exporters.onnx.row_scales`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.exporters.onnx import row_scales
+from edge_embed.exporters.onnx.method import Around, OnnxMethod
 from edge_embed.ops import dpq
 from edge_embed.packed.bits import bits_for
 from edge_embed.packed.dpq import PackedDPQ
@@ -39,6 +43,7 @@ from edge_embed.packed.dpq import PackedDPQ
 FORMAT_VERSION = 1
 
 _TENSORS = ("codes", "values", "value_scales")
+_OWN = ("row_scale_codes", "row_scales")
 
 # B ids; M rows of bytes to decode: all 256 values, or those of the ids
 # bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape in which they
@@ -275,6 +280,26 @@ def _table(
     }
 
 
+def _scaled_table(
+    codes: Any,
+    values: Any,
+    value_scales: Any,
+    row_scale_codes: Any,
+    row_scales: Any,
+    num_groups: int,
+    unused_columns: int,
+    padding_idx: int | None,
+) -> tuple[Sequence[Any], dict[str, int]]:
+    tensors, attributes = _table(codes, values, value_scales, num_groups, padding_idx)
+    scales = [] if row_scales is None else [row_scale_codes, row_scales]
+    return [*tensors, *scales], attributes | {"unused_columns": unused_columns}
+
+
+def _scaled_tensors(count: int) -> tuple[str, ...]:
+    """Those of the plain table, and, where there are more than three, the scales of rows."""
+    return _TENSORS[:count] if count <= len(_TENSORS) else (*_TENSORS[: count - len(_OWN)], *_OWN)
+
+
 def _body(count: int) -> str:
     if count < len(_TENSORS):
         return _SELECT + _FINISH.format(rows="selected", like="values")
@@ -292,4 +317,19 @@ DPQ = OnnxMethod(
     num_rows=_NUM_ROWS,
     parts="tensors",
     remedy="freeze all tables with value_type int8, or none",
+)
+SCALED_DPQ = replace(
+    DPQ,
+    prefix="DPQScaled",
+    operators=dpq.SCALED,
+    tensors=_scaled_tensors,
+    attribute_names=(*DPQ.attribute_names, "unused_columns"),
+    table=_scaled_table,
+    remedy="give the rows of all tables scales, or of none, and freeze all with value_type int8, or none",
+    around=Around(
+        DPQ,
+        row_scales.PLAIN_USES,
+        lambda count: count if count <= len(_TENSORS) else count - len(_OWN),
+        row_scales.body,
+    ),
 )

@@ -112,7 +112,7 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
     for node in nodes:
         node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
         operator = OPERATORS[node.op_type]
-        if operator.method.plain is not None:
+        if operator.method.around is not None:
             _add_function(model, operator, len(node.inputs) - operator.num_leading, most_bytes)
 
 

@@ -6,7 +6,7 @@ of its own; the bodies of the other uses call the node that looks rows up, so th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -15,10 +15,42 @@ from onnx import parser
 from onnx.defs import OpSchema
 from onnxscript import opset18, values
 
-from edge_embed.exporters.onnx import bag, logits, row_order, topk
+from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MEMORY_BYTES, OPSET
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Use
+
+
+class Body(Protocol):
+    """Text of a function around a plain node."""
+
+    def __call__(self, use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
+        """Nodes of the function.
+
+        Args:
+            use: of the table.
+            node: the plain operator, and its attributes.
+            tensors: its inputs after the leading ones.
+            own: the packed tensors that are not among them.
+        """
+
+
+@dataclass(frozen=True)
+class Around:
+    """What makes nodes from those of a plain method, which do the work.
+
+    Attributes:
+        plain: that method; its attributes are among those of the other.
+        uses: for each use that of the plain table that its body calls; a use that is left out is made from rows.
+        plain_tensors: how many of the packed tensors are those of the plain node, from how many there are; they are
+            the first.
+        body: the nodes.
+    """
+
+    plain: "OnnxMethod"
+    uses: Mapping[Use, Use]
+    plain_tensors: Callable[[int], int]
+    body: Body
 
 
 @dataclass(frozen=True)
@@ -38,8 +70,7 @@ class OnnxMethod:
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
         parts: what the tensors of a table are called where tables of a model have different numbers of them.
         remedy: what to do about that.
-        plain: the method whose nodes do the work, where a table has an order of its own; ``body`` and ``num_rows`` are
-            of no use then.
+        around: where nodes of another method do the work; ``body`` and ``num_rows`` are of no use then.
     """
 
     name: str
@@ -52,7 +83,7 @@ class OnnxMethod:
     num_rows: str
     parts: str = "tensors"
     remedy: str = ""
-    plain: "OnnxMethod | None" = None
+    around: Around | None = None
 
     def operator(self, use: Use) -> "OnnxOperator":
         """The node type for a use."""
@@ -127,8 +158,8 @@ class OnnxOperator:
     def function(self, count: int, memory_bytes: int | None = None, opset: int = OPSET) -> onnx.FunctionProto:
         """The portable body as a model-local function of the node's own name, for ``count`` packed tensors.
 
-        ``memory_bytes`` is what the kernel of the plain node in the body of an ordered table may take, ``opset`` that
-        of the model, of which the checker wants no other.
+        ``memory_bytes`` is what the kernel of a plain node in the body may take, ``opset`` that of the model, of which
+        the checker wants no other.
         """
         form, tensors = _FORMS[self.use], self.method.tensors(count)
         imports = f'"": {opset}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
@@ -138,10 +169,15 @@ class OnnxOperator:
 
     def called(self, count: int) -> "list[tuple[OnnxOperator, int]]":
         """The node types that its body calls, those first that others call, with their numbers of packed tensors."""
-        if self.method.plain is not None:
-            operator = self.method.plain.operator(row_order.plain_use(self.use))
-            return [*operator.called(count - 1), (operator, count - 1)]
-        return [] if self.use == "rows" else [(self.method.operator("rows"), count)]
+        around = self.method.around
+        if around is not None and self.use in around.uses:
+            inner = around.plain_tensors(count)
+            operator = around.plain.operator(around.uses[self.use])
+            return [*operator.called(inner), (operator, inner)]
+        if self.use == "rows":
+            return []
+        rows = self.method.operator("rows")
+        return [*rows.called(count), (rows, count)]
 
     def _body(self, count: int, memory_bytes: int | None) -> str:
         called = self.called(count)
@@ -153,8 +189,9 @@ class OnnxOperator:
             given[MEMORY_BYTES] = str(memory_bytes)
         attributes = ", ".join(f"{name}: int = {value}" for name, value in given.items())
         node, tensors = f"{DOMAIN}.{operator.op_type} <{attributes}>", operator.method.tensors(inner_count)
-        if self.method.plain is not None:
-            return row_order.body(self.use, node, tensors)
+        around = self.method.around
+        if around is not None and self.use in around.uses:
+            return around.body(self.use, node, tensors, self.method.tensors(count)[inner_count:])
         if self.use == "bag":
             return bag.body(node, tensors)
         head = topk.body if self.use == "topk" else logits.body

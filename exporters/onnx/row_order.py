@@ -11,6 +11,8 @@ plain node would break ties by the lowest row, not by the lowest id.
 
 from collections.abc import Mapping
 
+from edge_embed.exporters.onnx import topk
+from edge_embed.exporters.onnx.nothing import NOTHING
 from edge_embed.packed.form import Use
 
 _PLACED = """
@@ -22,70 +24,28 @@ _PLACED = """
   row_ids = Gather (row_order, safe_ids)
 """
 
-# Numbers are gathered as elements, for which a runtime takes a sixth of the time of ``Gather``. nothing_1d is 0, but a
-# session cannot know: else, where sizes are fixed, it would keep an order for every state.
+# Numbers are gathered as elements, for which a runtime takes a sixth of the time of ``Gather``. A session that knew
+# ``nothing_1d`` would keep an order for every state where sizes are fixed.
 _BY_ID = """
   by_row = {node} (hidden, {tensors})
-  zero_1d = Constant <value_ints: ints = [0]> ()
-  one_1d = Constant <value_ints: ints = [1]> ()
-  minus_1 = Constant <value_ints: ints = [-1]> ()
-  every_logit = Reshape (by_row, minus_1)
-  first_logit = Slice (every_logit, zero_1d, one_1d, zero_1d)
-  is_number = Equal (first_logit, first_logit)
-  numbers = Cast <to: int = 7> (is_number)
-  num_numbers = ReduceSum <keepdims: int = 1> (numbers, zero_1d)
-  nothing_1d = Min (num_numbers, zero_1d)
-  shape = Shape (by_row)
+{nothing}  shape = Shape (by_row)
   shape_now = Add (shape, nothing_1d)
   places = Expand (row_order, shape_now)
   by_id = GatherElements <axis: int = -1> (by_row, places)
-"""
-
-# scores: [*, n], rounded before and after the bias is added, as in a graph that adds it to the logits: a Reshape keeps
-# optimisers from dropping both casts. A bias that is left out has no numbers, which do not fit the logits: the size of
-# whole_bias is not known before it runs.
-_TOP = """
-  one = Constant <value_int: int = 1> ()
-  k = Constant <value_int: int = @k> ()
-  k_1d = Unsqueeze (k, zero_1d)
-  biased = Constant <value_int: int = @biased> ()
-  is_biased = Equal (biased, one)
-  scores = If (is_biased) <
-    then_branch = add_bias () => (sums) {{
-      bias_shape = Shape (bias)
-      every = Expand (is_biased, bias_shape)
-      whole_bias = Compress <axis: int = 0> (bias, every)
-      sums = Add (by_id, whole_bias)
-    }},
-    else_branch = keep () => (no_sums) {{
-      no_sums = Identity (by_id)
-    }}
-  >
-  kept_scores = Reshape <allowzero: int = 1> (scores, shape)
-  wide = Cast <to: int = 1> (kept_scores)
-  wide_values, top_ids = TopK <axis: int = -1> (wide, k_1d)
-  top_values = CastLike (wide_values, hidden)
 """
 
 _BODIES: Mapping[Use, str] = {
     "rows": _PLACED + "  rows = {node} (row_ids, {tensors})",
     "bag": _PLACED + "  bags = {node} (row_ids, offsets, sample_weights, {tensors})",
     "logits": _BY_ID + "  logits = Identity (by_id)",
-    "topk": _BY_ID + _TOP,
+    "topk": _BY_ID + topk.OF_LOGITS,
 }
 
 
-def plain_use(use: Use) -> Use:
-    """The use of the plain table that the body of a use calls."""
-    return "logits" if use == "topk" else use
+PLAIN_USES: Mapping[Use, Use] = {"rows": "rows", "bag": "bag", "logits": "logits", "topk": "logits"}
+"""For each use that of the plain table that its body calls."""
 
 
-def body(use: Use, node: str, tensors: tuple[str, ...]) -> str:
-    """Nodes of the function.
-
-    Args:
-        use: of the table.
-        node: the plain operator of `plain_use`, and its attributes.
-        tensors: its inputs after the leading ones.
-    """
-    return _BODIES[use].format(node=node, tensors=", ".join(tensors))
+def body(use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
+    """Nodes of the function, as `edge_embed.exporters.onnx.method.Around.body`."""
+    return _BODIES[use].format(node=node, tensors=", ".join(tensors), nothing=NOTHING.format(tensor="by_row"))

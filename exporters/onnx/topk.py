@@ -63,6 +63,33 @@ _BODY = """
   top_ids = Reshape <allowzero: int = 1> (all_ids, result_shape)
 """
 
+# scores: [*, n], rounded before and after the bias is added, as in a graph that adds it to the logits: a Reshape keeps
+# optimisers from dropping both casts. A bias that is left out has no numbers, which do not fit the logits: the size of
+# whole_bias is not known before it runs.
+OF_LOGITS = """
+  one = Constant <value_int: int = 1> ()
+  k = Constant <value_int: int = @k> ()
+  k_1d = Unsqueeze (k, zero_1d)
+  biased = Constant <value_int: int = @biased> ()
+  is_biased = Equal (biased, one)
+  scores = If (is_biased) <
+    then_branch = add_bias () => (sums) {{
+      bias_shape = Shape (bias)
+      every = Expand (is_biased, bias_shape)
+      whole_bias = Compress <axis: int = 0> (bias, every)
+      sums = Add (by_id, whole_bias)
+    }},
+    else_branch = keep () => (no_sums) {{
+      no_sums = Identity (by_id)
+    }}
+  >
+  kept_scores = Reshape <allowzero: int = 1> (scores, shape)
+  wide = Cast <to: int = 1> (kept_scores)
+  wide_values, top_ids = TopK <axis: int = -1> (wide, k_1d)
+  top_values = CastLike (wide_values, hidden)
+"""
+"""The rest of a body that has all logits in memory, ``by_id`` [*, n] of that ``shape``, where ties are by lowest id."""
+
 
 def attributes(hidden: Any, bias: Any, k: int) -> dict[str, int]:
     """What the node has beside the attributes of its table."""

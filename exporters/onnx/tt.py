@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.exporters.onnx import row_order
+from edge_embed.exporters.onnx.method import Around, OnnxMethod
 from edge_embed.ops import tt
 from edge_embed.packed.tt import PackedTT
 
@@ -143,5 +144,5 @@ ORDERED_TT = replace(
     operators=tt.ORDERED,
     tensors=lambda count: (*_core_names(count - 1), "row_order"),
     table=lambda cores, row_order, *scalars: _table([*cores, row_order], *scalars),
-    plain=TT,
+    around=Around(TT, row_order.PLAIN_USES, lambda count: count - 1, row_order.body),
 )

@@ -11,7 +11,8 @@ bytes are taken apart by small tables:
 - ``byte``: the codes in each of the 256 values of a byte, [256, 8 / bits]. Where codes lie across bytes, what each
   value adds to a code, for every way in which a code can lie in its bytes: at most 3 look-ups a code, added up.
 
-The padding row is stored as zeros. Its indices begin at a row of zeros behind all others.
+The padding row is stored as zeros. Its indices begin at a row of zeros behind all others. Where rows have scales, they
+are multiplied by them in float32, `edge_embed.packed.row_scales`.
 """
 
 from typing import Any, Literal, get_args
@@ -29,6 +30,7 @@ from edge_embed.packed.dpq_shape import DPQShape
 
 TfliteTable = Literal["auto", "byte", "pairs"]
 
+_ROW_SCALES = ("row_scale_codes", "row_scales")
 _BYTE_VALUES = 256
 # `auto` takes pairs where they add no more than this to the table.
 _MOST_GROWTH = 0.2
@@ -79,9 +81,25 @@ def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) 
         by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.sub_dim))
         scales = graph.table(f"{name}.value_scales", packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
         selected = graph.binary("MUL", by_group, scales)
+    if packed.unused_columns:
+        every = graph.reshape(selected, (-1, packed.num_groups * packed.shape.sub_dim))
+        selected = graph.gather(every, graph.constant(np.arange(packed.embedding_dim)), axis=1)
+    if packed.row_scales is not None:
+        return graph.reshape_like(_scaled(graph, name, packed, selected, flat_ids), ids, packed.embedding_dim)
     shaped = graph.reshape_like(selected, ids, packed.embedding_dim)
     # Last, because tflite-runtime dies of a RESHAPE of float16.
     return graph.bitcast(shaped, "float16") if packed.value_type == "float16" else shaped
+
+
+def _scaled(graph: Graph, name: str, packed: PackedDPQ, selected: Tensor, ids: Tensor) -> Tensor:
+    """Rows [B, d] times their scales, float32; int8 values are numbers already."""
+    rows = graph.reshape(selected, (-1, packed.embedding_dim))  # before they are float16, of which it cannot be
+    if packed.value_scales is None:
+        rows = graph.cast(floats(graph, rows, packed.value_type), "float32")
+    stored = {tensor: store(graph, f"{name}.{tensor}", packed.tensors()[tensor]) for tensor in _ROW_SCALES}
+    codes = graph.cast(graph.gather(stored["row_scale_codes"], ids), "int32")  # [B]
+    scales = graph.gather(stored["row_scales"], codes)
+    return graph.binary("MUL", rows, graph.reshape(scales, (-1, 1)))
 
 
 def pairs(packed: PackedDPQ) -> NDArray[Any]:
@@ -163,7 +181,9 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
 
 
 def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
-    """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs."""
+    """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs. None scales rows."""
+    if not packed.shape.is_plain:
+        return None
     common: dict[str, str | int] = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
     if layout == "pairs":
         width = 8 // packed.bits * packed.shape.sub_dim

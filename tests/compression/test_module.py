@@ -81,11 +81,12 @@ def test_the_mode_device_and_type_are_those_of_the_layer() -> None:
 @pytest.mark.parametrize(
     ("method", "sizes"),
     [
-        ("dpq", {"num_codes": 16, "num_groups": 8}),
-        ("ant", {"num_anchors": 16, "nonzeros": 4, "weight_type": "float16"}),
-        ("tt", {"rank": 4}),
-        ("tr", {"rank": 4}),
-        ("low_rank", {"rank": 4}),
+        ("dpq", {"num_codes": 16, "num_groups": 8, "value_type": "float16"}),
+        ("ant", {"num_anchors": 16, "nonzeros": 4, "weight_type": "float16", "value_type": "float16"}),
+        ("tt", {"rank": 4, "value_type": "float16"}),
+        ("tr", {"rank": 4, "value_type": "float16"}),
+        ("low_rank", {"rank": 4, "value_type": "float16"}),
+        ("rows", {"bits": 4}),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -93,7 +94,7 @@ def test_a_saved_copy_takes_the_bytes_that_the_report_says(
     method: str, sizes: dict[str, Any], dtype: torch.dtype, tmp_path: Path
 ) -> None:
     model = nn.Sequential(nn.Embedding(600, 32)).to(dtype)
-    small, report = edge_embed.compress(model, method, **sizes, value_type="float16")
+    small, report = edge_embed.compress(model, method, **sizes)
     edge_embed.save(small, tmp_path / "small.pt", IDS)
     (packed,) = lower(tmp_path / "small.pt").tables.values()
     assert report.tables[0].fidelity is not None

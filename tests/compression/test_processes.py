@@ -28,6 +28,7 @@ COUNTS = torch.arange(401.0).flip(0)
 EXACT: dict[str, dict[str, Any]] = {
     "dpq": {"ratio": 3},
     "ant": {"num_anchors": 10, "nonzeros": 2},
+    "rows": {"bits": 3},
 }
 ROUNDED: dict[str, dict[str, Any]] = {
     "tt": {"rank": 5},

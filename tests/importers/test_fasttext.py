@@ -65,13 +65,6 @@ class TestTrained:
         assert tokens == words
         np.testing.assert_allclose(table, [model.get_word_vector(word) for word in words], rtol=1e-4)
 
-    def test_a_quantised_model_is_refused(self, text, tmp_path):
-        model = trained(fasttext.train_supervised, str(text), wordNgrams=2)  # of 256 rows and more
-        model.quantize(input=str(text))
-        model.save_model(str(tmp_path / "m.ftz"))
-        with pytest.raises(BadInputError, match=r"quantised fastText model .* take the .bin"):
-            load_foreign(tmp_path / "m.ftz")
-
 
 def model_bytes(words, minn=2, maxn=4, buckets=7, kind=2, version=12, dim=3, labels=()):
     """A model as fastText saves it, with random rows."""
@@ -137,6 +130,9 @@ class TestRefused:
             (lambda m: m[:44] + struct.pack("<i", -1) + m[48:], "n-grams of -1 to 4 characters"),
             (lambda m: m.replace(b"of\0", b"\xff\xff\0"), "word 1: the token .* is not UTF-8"),
             (lambda m: m.replace(b"of\0", b"ofx"), "entry"),
+            (lambda m: m[:84] + struct.pack("<q", 0) + m[92:], "pruned, as of quantised models only"),
+            (lambda m: m[:84] + struct.pack("<q", 2**40) + m[92:], "a list of 1099511627776 buckets does not fit"),
+            (lambda m: m[:8] + struct.pack("<i", 0) + m[12:], "rows of 0 numbers, expected 1 to"),
         ],
     )
     def test_damage_is_named(self, tmp_path, change, match):

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from edge_embed.compression import rows
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.inspection.inspect import inspect_file
@@ -44,12 +45,13 @@ class Words(nn.Module):
         self.item = TTEmbedding(*SIZES, rank=2)
         self.round = TREmbedding(*SIZES, rank=2)
         self.sorted = TTEmbedding(*SIZES, rank=2, row_order=torch.arange(SIZES[0] - 1, -1, -1))
+        self.integers = rows.fit(torch.randn(*SIZES), 4, 3)
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, TopK]:
         rows = self.word(ids) + self.frozen(ids) + self.item(ids) + self.round(ids) + self.sorted(ids)  # [B, L, d]
-        hidden = rows + self.context(ids).unsqueeze(1)
+        hidden = rows + self.integers(ids) + self.context(ids).unsqueeze(1)
         return self.output(hidden), self.output.topk(hidden, 5)
 
 
@@ -79,7 +81,7 @@ def test_every_file_shows_the_same_tables(made):
         assert (
             {table.name for table in report.tables}
             == packed.keys()
-            == {"word", "frozen", "item", "round", "sorted", "context"}
+            == {"word", "frozen", "item", "round", "sorted", "integers", "context"}
         )
         for info in report.tables:
             table = packed[info.name]
@@ -100,6 +102,7 @@ def test_the_operators_of_every_use_are_listed(made):
         ("ANTLogits", 1, True),
         ("ANTTopK", 1, True),
         ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
+        ("DPQScaledEmbedding", 1, True),
         ("TTEmbedding", 2, True),
         ("TTOrderedEmbedding", 1, True),
     ]
@@ -133,6 +136,10 @@ def test_a_session_that_saves_plain_nodes_keeps_the_order(made, tmp_path):
     create_session(made / "model.onnx", False, options)
     report = inspect_file(tmp_path / "optimized.onnx", verify=True)
     assert "TTOrderedEmbedding" not in [item.op_type for item in report.onnx.operators]
+    assert "DPQScaledEmbedding" not in [item.op_type for item in report.onnx.operators]
+    integers = next(table for table in report.tables if table.name == "integers")
+    assert integers.attributes["num_row_scales"] == SIZES[0] - 1
+    assert integers.hash_status == "matches"
     table = next(table for table in report.tables if table.name == "sorted")
     assert table.attributes["has_row_order"]
     assert table.inference_bytes["row_order"] == 4 * SIZES[0]
@@ -143,7 +150,7 @@ def test_a_session_that_saves_plain_nodes_keeps_the_order(made, tmp_path):
 def test_states_of_a_saved_program(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
     cores = {"item": "stored", "round": "stored", "sorted": "stored"}
-    assert states == {"word": "trainable", "frozen": "frozen", "context": "trainable", **cores}
+    assert states == {"word": "trainable", "frozen": "frozen", "integers": "frozen", "context": "trainable", **cores}
 
 
 def shown(report):
@@ -163,6 +170,7 @@ def test_the_text_names_what_fixes_the_sizes(made):
     assert " R=1x2x2x1 " in lines["item"]
     assert " R=1x2x2x1, ordered " in lines["sorted"]
     assert " order 480 B + cores " in lines["sorted"]
+    assert lines["integers"].startswith("integers dpq packed 120 x 12 K=16 D=12 4 bit, shared, 119 row scales, pad 3 ")
     assert "x cores " in lines["item"]
     assert lines["round"].startswith("round tt packed 120 x 12 I=")
     assert " R=2x2x2x2 " in lines["round"]

@@ -15,7 +15,7 @@ from edge_embed.packed import load_tables
 
 FILES = {
     method: (Path(__file__).parents[1] / "golden" / f"{method}_v1.safetensors").read_bytes()
-    for method in ("dpq", "dpq_int8", "ant", "tt")
+    for method in ("dpq", "dpq_int8", "dpq_scaled", "ant", "tt")
 }
 every_file = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
 

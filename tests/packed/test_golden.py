@@ -49,7 +49,26 @@ def dpq_int8_tables() -> dict[str, Packed]:
     return {"words": words, "tags.shared": tags}
 
 
-TABLES = {"ant": ant_tables, "dpq_int8": dpq_int8_tables, "tt": tt_tables, "tt_order": tt_order_tables}
+def dpq_scaled_tables() -> dict[str, Packed]:
+    """Words with scales and a narrower last group; tags of integers; names cut without scales."""
+    values = np.array([[[1, -2], [4, 8], [0.5, 3]], [[2, 0], [-4, 0], [10, 0]]], np.float32)
+    codes, half_zero_two = np.array([[6], [0], [1], [9]], np.uint8), np.array([0.5, 0, 2], np.float32)
+    words = PackedDPQ(codes, values, 2, 1, None, np.array([2, 0, 1, 0], np.uint8), half_zero_two, unused_columns=1)
+    integers = np.array([[[-1], [0], [1]]], np.float16)
+    tags = PackedDPQ(
+        np.array([[36], [6]], np.uint8), integers, 3, None, None, np.array([0, 0], np.uint8), half_zero_two[:1]
+    )
+    names = PackedDPQ(codes, values.astype(np.int8), 2, None, np.array([0.25, 1], np.float32), unused_columns=1)
+    return {"words": words, "tags": tags, "names": names}
+
+
+TABLES = {
+    "ant": ant_tables,
+    "dpq_int8": dpq_int8_tables,
+    "dpq_scaled": dpq_scaled_tables,
+    "tt": tt_tables,
+    "tt_order": tt_order_tables,
+}
 
 
 @pytest.mark.parametrize("method", TABLES)
@@ -112,6 +131,18 @@ def test_the_page_shows_the_dpq_file_of_int8_values() -> None:
     assert table.rows(2).tolist() == [0 * 0.5, 64 * 0.5, 100 * 0.03125, 0] == [0, 32, 3.125, 0]
     assert "(0, 32, 3.125, 0)" in PAGE
     assert table.rows(1).tobytes() == bytes(16)
+
+
+def test_the_page_shows_the_dpq_file_with_scales_of_rows() -> None:
+    table = load_tables(GOLDEN / "dpq_scaled_v1.safetensors")["words"]
+    names = ("row_scale_codes", "row_scales")
+    cells = [row for row in page_rows(f"`(?:{'|'.join(names)})`") if is_hex(row[-1])]
+    assert {row[0]: bytes.fromhex(row[1]) for row in cells} == {
+        f"`{name}`": table.tensors()[name].tobytes() for name in names
+    }
+    assert table.rows(0).tolist() == [0.5 * 2, 3 * 2, -4 * 2] == [1, 6, -8]
+    assert "(1, 6, \N{MINUS SIGN}8)" in PAGE
+    assert table.rows([1, 2]).tobytes() == bytes(24)
 
 
 def test_the_page_shows_the_tt_file() -> None:

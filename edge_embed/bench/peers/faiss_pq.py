@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.bench.peers.peer import Answering, Bind, FunctionCalls, Peer
-from edge_embed.bench.tables import BenchTable
+from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.validation.timing import Feeds
@@ -16,6 +16,8 @@ def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
     packed = table.packed
     assert isinstance(packed, PackedDPQ)
+    if not packed.shape.is_plain:
+        raise LeftOutError("it has no scales of rows, nor a narrower group")
     faiss.omp_set_num_threads(threads)
     groups, dim, bits = packed.num_groups, packed.embedding_dim, packed.bits
     centroids = np.zeros((groups, 1 << bits, dim // groups), np.float32)  # those beyond K are never asked for

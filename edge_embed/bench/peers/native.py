@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from edge_embed.bench import native
 from edge_embed.bench.peers.peer import Bind, Peer
-from edge_embed.bench.tables import BenchTable
+from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, Results
+from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.validation.timing import Feeds
 
 Call = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
@@ -63,8 +64,11 @@ class _Reading:
 
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    kernel = native.Gather(table.packed, table.memory_bytes or 0)
-    return partial(_NativeCalls, kernel, table.packed.embedding_dim, row_order=table.packed.tensors().get("row_order"))
+    packed = table.packed
+    if isinstance(packed, PackedDPQ) and not packed.shape.is_plain:
+        raise LeftOutError("no kernel has scales of rows: nodes around the plain one do that part")
+    kernel = native.Gather(packed, table.memory_bytes or 0)
+    return partial(_NativeCalls, kernel, packed.embedding_dim, row_order=packed.tensors().get("row_order"))
 
 
 def _copy(table: BenchTable, use: BenchUse, threads: int) -> Bind:

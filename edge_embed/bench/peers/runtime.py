@@ -34,7 +34,7 @@ def _node(
     node = helper.make_node(
         operator.op_type, [*use.inputs, *absent, *tensors], use.outputs, domain=DOMAIN, **attributes
     )
-    memory_bytes = attributes.get(MEMORY_BYTES) if packed.onnx.plain is not None else None
+    memory_bytes = attributes.get(MEMORY_BYTES) if packed.onnx.around is not None else None
     return bind_nodes(
         [node, *after],
         tensors | absent,

@@ -44,6 +44,17 @@ def tt(n=20, rows=(3, 2, 4), columns=(2, 3, 1), rank=3, ring=1, dtype="float32",
     return PackedTT(tuple(random.standard_normal(shape).astype(dtype) for shape in shapes), n, padding_idx)
 
 
+def scaled(packed, unused=1, count=3):
+    """The same codes and values, their rows with scales, or without the last columns, or both."""
+    random, n = np.random.default_rng(packed.num_embeddings), packed.num_embeddings
+    codes = random.integers(0, max(count, 1), n, np.uint8)
+    if packed.padding_idx is not None:
+        codes[packed.padding_idx] = 0
+    scales = random.uniform(0, 2, count).astype(np.float32)
+    rows = {"row_scale_codes": codes, "row_scales": scales} if count else {}
+    return replace(packed, unused_columns=min(unused, packed.shape.sub_dim - 1), **rows)
+
+
 def ordered(packed):
     """The same cores, their rows in an order of their own."""
     order = np.random.default_rng(packed.num_embeddings).permutation(packed.num_embeddings)
@@ -58,7 +69,13 @@ def padding_in_place(order, padding_idx):
     return order
 
 
-TABLES = {"dpq": dpq, "ant": ant, "tt": tt, "ordered tt": lambda **sizes: ordered(tt(**sizes))}
+TABLES = {
+    "dpq": dpq,
+    "scaled dpq": lambda **sizes: scaled(dpq(**sizes)),
+    "ant": ant,
+    "tt": tt,
+    "ordered tt": lambda **sizes: ordered(tt(**sizes)),
+}
 
 
 def node_of(packed: Any, use: str, inputs: list[str], *outputs: str, prefix: str = "", **leading: Any) -> Any:

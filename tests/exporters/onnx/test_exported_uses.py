@@ -1,5 +1,7 @@
 """What an export makes of a use: one node, and all bodies that it needs."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -8,11 +10,20 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.bag import ANTEmbeddingBag, DPQEmbeddingBag, TREmbeddingBag, TTEmbeddingBag
+from edge_embed.layers.bag import (
+    ANTEmbeddingBag,
+    DPQEmbeddingBag,
+    ScaledDPQEmbeddingBag,
+    TREmbeddingBag,
+    TTEmbeddingBag,
+)
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
+
+from .bodies import dpq, scaled
 
 
 class Head(nn.Module):
@@ -33,6 +44,7 @@ class Best(Head):
         return self.output.topk(torch.tanh(self.embedding(ids)), 4)
 
 
+NARROW = scaled(dpq(width=4, padding_idx=0), unused=3)  # 13 columns of 16
 OFFSETS = torch.tensor([0, 2, 4])
 ORDER = torch.cat([torch.tensor([0]), torch.arange(19, 0, -1)])
 FACTORS = torch.tensor([0.5, -1.0, 2.0, 1.0, 3.0])
@@ -45,6 +57,13 @@ EXPORTS = {
     "DPQLogits": (lambda: Head(DPQEmbedding(20, 12, 5, 3)), ()),
     "DPQEmbedding": (lambda: DPQEmbedding(20, 12, 5, 3, padding_idx=0).freeze("int8"), ()),
     "DPQTopK": (lambda: Best(DPQEmbedding(20, 12, 5, 3), bias=True), ()),
+    "DPQScaledEmbedding": (lambda: ScaledDPQEmbedding(NARROW), ()),
+    "DPQScaledEmbeddingBag": (
+        lambda: ScaledDPQEmbeddingBag(NARROW, mode="max"),
+        (OFFSETS,),
+    ),
+    "DPQScaledLogits": (lambda: Head(ScaledDPQEmbedding(replace(NARROW, row_scale_codes=None, row_scales=None))), ()),
+    "DPQScaledTopK": (lambda: Best(ScaledDPQEmbedding(NARROW), bias=True), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
@@ -58,7 +77,11 @@ EXPORTS = {
     "TTOrderedLogits": (lambda: Head(TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER)), ()),
     "TTOrderedTopK": (lambda: Best(TREmbedding(20, 12, 2, row_order=ORDER), bias=True), ()),
 }
-PLAIN = {  # what the bodies of ordered tables call beside the bodies of rows
+PLAIN = {  # what bodies around plain nodes call beside the bodies of rows
+    "DPQScaledEmbedding": ["DPQEmbedding"],
+    "DPQScaledEmbeddingBag": ["DPQEmbedding", "DPQScaledEmbedding"],
+    "DPQScaledLogits": ["DPQEmbedding", "DPQScaledEmbedding", "DPQLogits"],
+    "DPQScaledTopK": ["DPQEmbedding", "DPQScaledEmbedding", "DPQLogits"],
     "TTOrderedEmbedding": ["TTEmbedding"],
     "TTOrderedEmbeddingBag": ["TTEmbedding", "TTEmbeddingBag"],
     "TTOrderedLogits": ["TTEmbedding", "TTOrderedEmbedding", "TTLogits"],

@@ -22,6 +22,7 @@ from .bodies import (
     node_of,
     ordered,
     rows_model,
+    scaled,
     session,
     tt,
     value_types,
@@ -39,8 +40,9 @@ def draw_dpq(data: st.DataObject) -> PackedDPQ:
     codes = data.draw(st.sampled_from([2, 3, 4, 5, 8, 11, 16, 17, 64, 100, 128, 200, 256, 257, 1000, 4096]), "K")
     groups, width = data.draw(st.integers(1, 20), "D"), data.draw(st.integers(1, 4), "s")
     n = data.draw(st.sampled_from([1, 2, 19]), "n")
-    return dpq(n, codes, groups, width, data.draw(st.booleans(), "shared"), data.draw(dpq_value_types, "type"),
-               padding_of(data, n))  # fmt: skip
+    packed = dpq(n, codes, groups, width, data.draw(st.booleans(), "shared"), data.draw(dpq_value_types, "type"),
+                 padding_of(data, n))  # fmt: skip
+    return scaled(packed, data.draw(st.integers(0, 3), "unused"), data.draw(st.sampled_from([0, 0, 1, 256]), "scales"))
 
 
 def draw_ant(data: st.DataObject) -> PackedANT:

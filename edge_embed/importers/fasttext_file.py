@@ -1,0 +1,78 @@
+"""The bytes of a fastText model, mapped and read from the begin on; nothing is made that is not in the file."""
+
+import mmap
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.rows import MAX_TOKEN_BYTES
+
+
+def damaged(what: str) -> BadInputError:
+    """The error about a damaged model."""
+    return BadInputError(f"damaged fastText model: {what}: fetch it again")
+
+
+class FastTextFile:
+    """A place in a file, which moves on with everything that is read.
+
+    Args:
+        path: of the file; arrays are mapped from it.
+
+    Raises:
+        BadInputError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                # Arrays of it are never written to; those of a map that forbids it torch warns of.
+                self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read."""
+        return len(self._content) - self._at
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next numbers.
+
+        Raises:
+            BadInputError: the file ends before.
+        """
+        if layout.size > self.left:
+            raise damaged("it ends too early")
+        self._at += layout.size
+        return layout.unpack_from(self._content, self._at - layout.size)
+
+    def array(self, dtype: str, count: int, what: str) -> NDArray[Any]:
+        """The next numbers as an array [count], not copied; it need not be aligned.
+
+        Args:
+            dtype: of numpy.
+            count: from 0 on.
+            what: they are, for the message.
+
+        Raises:
+            BadInputError: the file ends before.
+        """
+        size = count * np.dtype(dtype).itemsize
+        if size > self.left:
+            raise damaged(f"{what} does not fit into the file")
+        self._at += size
+        return np.frombuffer(self._content, dtype, count, self._at - size)
+
+    def name(self) -> bytes | None:
+        """The bytes up to the next NUL, or None if there are more than those of any token."""
+        end = self._content.find(b"\0", self._at, self._at + MAX_TOKEN_BYTES + 1)
+        if end < 0:
+            return None
+        begin, self._at = self._at, end + 1
+        return self._content[begin:end]

@@ -1,0 +1,120 @@
+"""What fastText ``.bin`` and ``.ftz`` begin with: options, and a dictionary; behind it is a matrix of rows.
+
+There is a row for each word, then one for each bucket of n-grams; of a quantised model some rows may have been pruned,
+whose words are gone from the dictionary, and which lists the buckets that are left. Source: `FastText::saveModel` and
+`Dictionary::save` of fastText 0.9.2. Little-endian::
+
+    int32 magic, version; 12 int32 and a float64 of options;
+    int32 entries, words, labels; int64 tokens, pruned; entries: name, NUL, int64 count, int8 kind;
+    pruned times, if it is not -1: int32 bucket, row; int8 quantised
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.fasttext_file import FastTextFile, damaged
+from edge_embed.importers.ngrams import NgramOptions
+from edge_embed.importers.rows import MAX_COLUMNS, decoded
+
+MAGIC = struct.pack("<i", 793712314)
+_VERSIONS = (11, 12)
+_OPTIONS = struct.Struct("<2i12id")
+_COUNTS = struct.Struct("<3i2q")
+_ENTRY = struct.Struct("<qb")  # behind the name
+_PRUNED = struct.Struct("<2i")
+_FLAG = struct.Struct("<b")
+_SUPERVISED = 3
+_MOST_CHARACTERS = 64  # of an n-gram
+
+
+@dataclass(frozen=True)
+class FastTextModel:
+    """What a model says before its matrix.
+
+    Attributes:
+        path: of the file.
+        file: where the matrix begins.
+        words: of the first rows.
+        ngrams: of the other words.
+        num_rows: of words and of buckets that are left.
+        num_columns: of a row.
+        is_quantised: whether the matrix is, as in ``.ftz``.
+    """
+
+    path: Path
+    file: FastTextFile
+    words: list[bytes]
+    ngrams: NgramOptions
+    num_rows: int
+    num_columns: int
+    is_quantised: bool
+
+    def tokens(self) -> list[str]:
+        """The words as text.
+
+        Raises:
+            BadInputError: one is no UTF-8.
+        """
+        return [decoded(word, f"word {at + 1}") for at, word in enumerate(self.words)]
+
+    def check_matrix(self, num_rows: int, num_columns: int) -> None:
+        """Refuse a matrix that is not of this dictionary and these options.
+
+        Raises:
+            BadInputError: says what was expected.
+        """
+        if (num_rows, num_columns) != (self.num_rows, self.num_columns):
+            buckets = self.num_rows - len(self.words)
+            raise damaged(
+                f"a matrix of {num_rows} rows of {num_columns}, expected {len(self.words)} + {buckets} rows of "
+                f"{self.num_columns}"
+            )
+
+
+def read_model(path: Path) -> FastTextModel:
+    """Read a model up to its matrix.
+
+    Raises:
+        BadInputError: it is of another version, or damaged.
+    """
+    file = FastTextFile(path)
+    _, version, dim, *_, kind, num_buckets, shortest, longest, _, _ = file.numbers(_OPTIONS)
+    if version not in _VERSIONS:
+        raise BadInputError(f"got a fastText model of version {version}, expected 12: save it with fastText 0.9")
+    if kind == _SUPERVISED and version == _VERSIONS[0]:
+        longest = 0  # such models have no n-grams, whatever they say
+    words, num_pruned = _dictionary(file)
+    (is_quantised,) = file.numbers(_FLAG)
+    if num_pruned >= 0 and not is_quantised:
+        raise damaged("its n-grams are pruned, as of quantised models only")
+    if min(num_buckets, shortest, longest) < 0 or longest > _MOST_CHARACTERS or (longest > 0 and not num_buckets):
+        raise damaged(f"n-grams of {shortest} to {longest} characters in {num_buckets} buckets")
+    if not 1 <= dim <= MAX_COLUMNS:
+        raise damaged(f"rows of {dim} numbers, expected 1 to {MAX_COLUMNS}")
+    num_rows = len(words) + (num_buckets if num_pruned < 0 else num_pruned)
+    ngrams = NgramOptions(shortest, longest, num_buckets)
+    return FastTextModel(path, file, words, ngrams, num_rows, dim, bool(is_quantised))
+
+
+def _dictionary(file: FastTextFile) -> tuple[list[bytes], int]:
+    """The words, and how many buckets are left, -1 for all."""
+    num_entries, num_words, num_labels, _, num_pruned = file.numbers(_COUNTS)
+    if not 0 < num_words <= num_entries == num_words + num_labels:
+        raise damaged(f"{num_entries} entries, of which {num_words} are words and {num_labels} labels")
+    if num_entries * (1 + _ENTRY.size) > file.left:
+        raise damaged(f"{num_entries} entries do not fit into the file")
+    words = []
+    for entry in range(num_entries):
+        name = file.name()
+        if name is None:
+            raise damaged(f"entry {entry + 1} of the dictionary has no end")
+        _, is_label = file.numbers(_ENTRY)
+        if is_label != (entry >= num_words):
+            raise damaged(f"entry {entry + 1} of {num_words} words and {num_labels} labels is of kind {is_label}")
+        if not is_label:
+            words.append(name)
+    # Which row is of which bucket only matters for words that are not in the dictionary.
+    file.array("u1", max(0, num_pruned) * _PRUNED.size, f"a list of {num_pruned} buckets")
+    return words, num_pruned

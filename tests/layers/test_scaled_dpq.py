@@ -1,0 +1,109 @@
+"""Layers over tables whose rows have scales: the packed form in every use, bit by bit, and nothing learns."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import edge_embed
+from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.layers.bag import ScaledDPQEmbeddingBag
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
+from edge_embed.packed import PackedDPQ
+from edge_embed.packed.dpq_values import quantized
+from edge_embed.program.archive import Archive
+from edge_embed.program.module_file import load_module
+
+N, PADDING = 20, 3
+IDS = torch.tensor([[4, PADDING, 4, 0], [N - 1, 7, 1, 19]])
+
+
+def packed(value_type: str = "float32", scales: bool = True, unused: int = 1) -> PackedDPQ:
+    random = np.random.default_rng(0)
+    values = random.standard_normal((3, 5, 4))
+    stored, of_values = quantized(values) if value_type == "int8" else (values.astype(value_type), None)
+    table = PackedDPQ.from_codes(random.integers(0, 5, (N, 3)), stored, PADDING, of_values)
+    codes = random.integers(0, 6, N, np.uint8)
+    codes[PADDING] = 0
+    rows_scaled = {"row_scale_codes": codes, "row_scales": random.uniform(0, 2, 6).astype(np.float32)} if scales else {}
+    return replace(table, unused_columns=unused, **rows_scaled)
+
+
+TABLES = {
+    "both": packed(),
+    "float16": packed("float16"),
+    "int8": packed("int8", unused=0),
+    "narrow": packed(scales=False),
+    "narrow float16": packed("float16", scales=False),
+}
+
+
+@pytest.fixture(params=TABLES)
+def table(request: pytest.FixtureRequest) -> PackedDPQ:
+    return TABLES[request.param]
+
+
+def test_rows_are_those_of_the_packed_form(table):
+    layer = ScaledDPQEmbedding.from_packed(table)
+    for ids in (IDS, IDS.int(), torch.tensor(4), torch.zeros(0, 2, dtype=torch.int64)):
+        expected = table.rows(ids.numpy())
+        found = layer(ids)
+        assert found.dtype == torch.float32  # as of the layer, whatever is stored
+        assert found.numpy().tobytes() == expected.astype(np.float32).tobytes()
+    assert layer(torch.tensor(PADDING)).numpy().tobytes() == bytes(4 * table.embedding_dim)
+    for wrong in (-1, N):
+        with pytest.raises(IdOutOfRangeError, match=f"id {wrong} is out of range: expected 0 to 19"):
+            layer(torch.tensor([wrong]))
+
+
+def test_heads_and_bags(table):
+    layer, dense = ScaledDPQEmbedding(table), torch.from_numpy(table.rows(np.arange(N))).float()
+    hidden, bias = torch.randn(5, table.embedding_dim), torch.randn(N)
+    torch.testing.assert_close(layer.logits(hidden), hidden @ dense.T)
+    found, expected = edge_embed.TiedOutput(layer, bias).topk(hidden, 4), (hidden @ dense.T + bias).topk(4)
+    torch.testing.assert_close(found.values, expected.values)
+    assert torch.equal(found.ids, expected.indices)
+    for mode in ("sum", "mean", "max"):
+        bags = ScaledDPQEmbeddingBag(table, mode=mode)(IDS)
+        expected = torch.nn.functional.embedding_bag(IDS, dense, mode=mode, padding_idx=PADDING)
+        torch.testing.assert_close(bags, expected, atol=1e-3 if table.row_type == "float16" else 1e-6, rtol=1e-5)
+
+
+def test_nothing_learns_and_nothing_is_lost(table):
+    layer = ScaledDPQEmbedding(table).train()
+    assert layer.frozen
+    assert not list(layer.parameters())
+    again = layer.freeze().to_packed()
+    assert again.shape == table.shape
+    for name, array in table.tensors().items():
+        assert again.tensors()[name].tobytes() == array.tobytes()
+    other = ScaledDPQEmbedding(table)
+    other.codes.zero_()
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(IDS), layer(IDS))
+
+
+def test_half_asks_for_rows_of_that_type_and_keeps_what_is_stored(table):
+    layer = ScaledDPQEmbedding(table)
+    half = copy.deepcopy(layer).half()
+    assert half(IDS).dtype == torch.float16
+    assert torch.equal(half(IDS), layer(IDS).half())
+    assert {name: array.dtype for name, array in half.to_packed().tensors().items()} == {
+        name: array.dtype for name, array in table.tensors().items()
+    }
+
+
+def test_a_layer_that_torch_saved_is_loaded_without_its_code(tmp_path):
+    model = torch.nn.Sequential(ScaledDPQEmbedding(TABLES["both"]), torch.nn.Linear(11, 2))
+    torch.save(model, tmp_path / "m.pt")
+    assert torch.equal(load_module(Archive(tmp_path / "m.pt"))(IDS), model(IDS))
+
+
+def test_it_is_made_from_such_tables_only():
+    with pytest.raises(BadInputError, match=r"rows have scales .*: make it an edge_embed\S*ScaledDPQEmbedding"):
+        DPQEmbedding.from_packed(TABLES["both"])
+    with pytest.raises(BadInputError, match="packed: got a int, expected a PackedDPQ"):
+        ScaledDPQEmbedding(3)
