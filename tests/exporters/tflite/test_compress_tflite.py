@@ -69,9 +69,10 @@ def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, 
     assert read_foreign(small).attached[0][0][1] == b"a\nb\n"
 
 
-def test_the_command_finds_a_setting_and_says_what_it_wrote(dense, tmp_path):
-    np.save(tmp_path / "counts.npy", np.arange(600.0))
-    small = tmp_path / "small.tflite"
+def test_the_command_finds_a_setting_and_says_what_it_wrote(tmp_path):
+    rows = np.random.default_rng(6).normal(size=(3000, DIM)).astype(np.float32)
+    np.save(tmp_path / "counts.npy", np.arange(3000.0))
+    dense, small = write_foreign(tmp_path / "dense.tflite", rows), tmp_path / "small.tflite"
     result = run(
         "compress", dense, "-o", small, "--ratio", 4, "--counts", f"{WORDS}={tmp_path / 'counts.npy'}", "--json"
     )
@@ -81,7 +82,7 @@ def test_the_command_finds_a_setting_and_says_what_it_wrote(dense, tmp_path):
     assert told["compressed_bytes"] == small.stat().st_size < told["dense_bytes"]
     assert {band["name"] for band in told["tables"][0]["fidelity"]["bands"]} > {"most frequent 1%"}
     (found,) = inspect_tflite(small, verify=True).tables
-    assert found.num_embeddings == 600
+    assert found.num_embeddings == 3000
 
 
 def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
