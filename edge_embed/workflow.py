@@ -167,9 +167,10 @@ def compress(
     Args:
         model: a module, which stays as it is; the path of a saved model, of the folder of one of transformers, of word
             vectors, or of an ONNX or TFLite file of any tool; or a program (`edge_embed.workflow.load`).
-        method: ``dpq`` (product quantisation by k-means), ``ant`` (sparse coding), ``tt`` and ``tr`` (singular value
-            decompositions), ``low_rank`` (one of them, as a tensor train of two cores), ``rows`` (integers with a
-            scale for each row, which do not learn on), or ``auto``: all of these.
+        method: ``dpq`` (product quantisation by k-means), ``opq`` (of rows that are rotated first), ``ant`` (sparse
+            coding), ``tt`` and ``tr`` (singular value decompositions), ``low_rank`` (one of them, as a tensor train of
+            two cores), ``rows`` (integers with a scale for each row, which do not learn on), or ``auto``: all of these,
+            but ``opq`` only where its rotation becomes a part of the next layer.
         ratio: bytes of each table, as the model holds it, over those of its packed form, at least.
         budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
         min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
@@ -177,7 +178,7 @@ def compress(
             constants. By default all tables that rows are looked up of and that hold a twentieth of the model; tied
             heads follow their table.
         counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows count more in what
-            is measured, and with dpq, ant and low_rank come nearer to the dense ones.
+            is measured, and with dpq, opq, ant and low_rank come nearer to the dense ones.
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
         checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call
@@ -190,7 +191,7 @@ def compress(
             arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq, ant and
             rows it is that of one process with as many threads, bit for bit, with the others to rounding. What one
             process refuses all do. None: this one has all of the work.
-        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq), ``num_anchors`` and ``nonzeros`` (ant),
+        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq, opq), ``num_anchors`` and ``nonzeros`` (ant),
             ``bits`` (rows) or ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of
             the layers.
 

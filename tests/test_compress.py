@@ -123,7 +123,7 @@ def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(save
         (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is named for two outputs: give --plot a file of its own"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),
-        (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, ant, tt, tr, low_rank"),
+        (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, opq, ant, tt, tr, low_rank"),
         (("--method", "dpq", "--num-codes", 16, "--num-groups", 5), 2, "num_groups"),
     ],
 )

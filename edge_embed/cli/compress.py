@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from edge_embed.report.compressed import CompressReport
 
 _SIZES = {
-    "num_codes": "dpq: codes K of a group.",
-    "num_groups": "dpq: groups D, which divide the columns.",
+    "num_codes": "dpq, opq: codes K of a group.",
+    "num_groups": "dpq, opq: groups D, which divide the columns.",
     "num_anchors": "ant: anchors A.",
     "rank": "tt, tr, low_rank: the rank R.",
     "bits": "rows: of each number, 2 to 8.",
@@ -36,7 +36,7 @@ def _size_options(command: Command) -> Command:
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
-@click.option("--method", default="auto", show_default=True, help="dpq, ant, tt, tr, low_rank, rows; auto tries all.")
+@click.option("--method", default="auto", show_default=True, help="dpq, opq, ant, tt, tr, low_rank, rows; auto: all.")
 @click.option("--ratio", type=float, help="Bytes of each table over those of the packed one, at least.")
 @click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
 @click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")
@@ -46,7 +46,7 @@ def _size_options(command: Command) -> Command:
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: weights of a row, on average.")
-@click.option("--value-type", help="float32, float16 or, for dpq, int8.")
+@click.option("--value-type", help="float32, float16 or, for dpq and opq, int8.")
 @click.option("--weight-type", help="ant: float32, float16 or int8.")
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw what was tried on each table there.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")

@@ -1,6 +1,6 @@
 """A dense table to be compressed, read in blocks: it may be larger than the memory, a memory-mapped file for one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,17 +45,24 @@ class DenseTable:
         row_order: for each row of ``weight`` its place among those that are read, a permutation [n] in which the
             padding row keeps its place; None for the order of ``weight``.
         processes: who shares the work on it, each with the whole table.
+        rotation: R [d, d], whose transpose is its inverse: rows are read times its transpose.
 
     Raises:
         BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
     """
 
     def __init__(
-        self, weight: Weight, padding_idx: int | None, row_order: Tensor | None = None, processes: Processes = ALONE
+        self,
+        weight: Weight,
+        padding_idx: int | None,
+        row_order: Tensor | None = None,
+        processes: Processes = ALONE,
+        rotation: Tensor | None = None,
     ) -> None:
         self.num_embeddings, self.embedding_dim = table_size(weight)
         self.nbytes = int(weight.nbytes)  # of the table as it is given, of whatever type
         self._weight, self._padding, self.processes = weight, padding_idx, processes
+        self.rotation = rotation
         self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
         places = list(self.places(self.num_embeddings))
         measured = processes.gathered(places, lambda some: list(map(self._measure, some)))
@@ -65,7 +72,7 @@ class DenseTable:
 
     def _measure(self, place: slice) -> tuple[float, float]:
         """Sum of all squares there, and the largest number without its sign; looks at every number once."""
-        block = self.block(place)
+        block = self.stored(place)
         finite = block.float().isfinite().all(1)
         if not finite.all():
             first = place.start + int(finite.int().argmin())
@@ -89,10 +96,14 @@ class DenseTable:
     def rows(self, ids: Tensor) -> Tensor:
         """Some rows: int64 [m], places among those that are read -> float64 [m, d]."""
         rows = _float64(self._rows(ids if self._ids is None else self._ids[ids]))
-        return rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0)
+        return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
 
     def block(self, place: slice) -> Tensor:
         """The rows of one place, float64 [Q, d]."""
+        return self._rotated(self.stored(place))
+
+    def stored(self, place: slice) -> Tensor:
+        """The same, as they are without a rotation."""
         begin, end = place.start, place.stop
         block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
         part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
@@ -101,8 +112,36 @@ class DenseTable:
             block[self._padding - begin] = 0
         return block
 
+    def _rotated(self, rows: Tensor) -> Tensor:
+        return rows if self.rotation is None else rows @ self.rotation.double().T
+
     def _rows(self, ids: Tensor) -> Weight:
         return self._weight[ids.to(self._weight.device) if isinstance(self._weight, Tensor) else ids.numpy()]
+
+
+def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over all rows, shared out among the processes of the table.
+
+    Args:
+        table: E [n, d].
+        weights: w_i, float64 [n].
+
+    Returns:
+        sum_i w_i E_i^T E_i [d, d], sum_i w_i E_i [d] and sum_i w_i, float64.
+    """
+    dim = table.embedding_dim
+
+    def sums_of(some: Sequence[slice]) -> Tensor:
+        sums = torch.zeros(dim + 1, dim, dtype=torch.float64)
+        for place in some:
+            block = table.block(place)
+            counted = block * weights[place, None]
+            sums[:dim].addmm_(block.T, counted)
+            sums[dim] += counted.sum(0)
+        return sums
+
+    sums = table.processes.summed(list(table.places(table.num_embeddings)), sums_of)
+    return sums[:dim], sums[dim], weights.sum()
 
 
 def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | None) -> Tensor:

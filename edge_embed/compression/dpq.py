@@ -9,6 +9,7 @@ are found by `edge_embed.compression.centroids`; codes c are those that `DPQEmbe
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ def fit(
     *,
     counts: Tensor | None = None,
     share_subspaces: bool = False,
+    rotation: Tensor | None = None,
     trainable: bool = False,
     runs: int = 3,
     seed: int = 0,
@@ -59,6 +61,7 @@ def fit(
             example. Centroids are found without the rows of count 0, which have codes all the same. By default all
             rows count the same.
         share_subspaces: one value table for all groups.
+        rotation: R [d, d], whose transpose is its inverse: the rows of the layer, times R, are those of the table.
         trainable: a layer that learns, VQ without a norm of distances: its queries are the rows, and in eval mode it
             gives what the frozen layer gives, bit for bit. By default the layer is frozen, codes and values.
         runs: of k-means, each from other first centroids; the best is taken.
@@ -75,24 +78,13 @@ def fit(
             whose squares it cannot hold, or without faiss (``pip install 'edge-embed[compress]'``).
     """
     n, dim = table_size(weight)
-    layer = DPQEmbedding(
-        n,
-        dim,
-        num_codes,
-        num_groups,
-        "vq",
-        share_subspaces,
-        padding_idx,
-        distance_norm=False,
-        device="meta",
-        dtype=torch.float32,
-    )
+    layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
     check_switch("trainable", trainable)
     check_count("runs", runs)
     check_count("seed", seed, least=0)
     check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
-    table = DenseTable(weight, layer.padding_idx, processes=processes)
+    table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
 
@@ -108,6 +100,24 @@ def fit(
         codes[layer.padding_idx] = 0
     values = (value / scale).numpy()
     return DPQEmbedding.from_packed(PackedDPQ(codes, values, num_groups, layer.padding_idx))
+
+
+def without_numbers(
+    num_embeddings: int,
+    embedding_dim: int,
+    num_codes: int,
+    num_groups: int,
+    share_subspaces: bool = False,
+    padding_idx: int | None = None,
+) -> DPQEmbedding:
+    """The layer that a fit of these sizes gives, on the meta device.
+
+    Raises:
+        BadInputError: for impossible sizes.
+    """
+    sizes = num_embeddings, embedding_dim, num_codes, num_groups
+    types: dict[str, Any] = {"device": "meta", "dtype": torch.float32}
+    return DPQEmbedding(*sizes, "vq", share_subspaces, padding_idx, distance_norm=False, **types)
 
 
 def _scale(table: DenseTable, trainable: bool) -> float:

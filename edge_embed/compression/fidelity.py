@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.compression.dense import DenseTable, row_weights
+from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
-from edge_embed.packed.form import Packed
 from edge_embed.report.fidelity import CosineBand, Fidelity
 
 _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines of the nearest rows and their ids, [Q, 10] at most
@@ -31,31 +31,31 @@ _BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest":
 
 def fidelity(
     table: DenseTable,
-    packed: Packed,
+    stored: Stored,
     counts: Tensor | None = None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> Fidelity:
-    """Compare all rows of a table with those of its packed form.
+    """Compare all rows of a table with those of what is stored in its place.
 
     Args:
         table: [n, d].
-        packed: of the same size.
+        stored: of the same size.
         counts: how often each row comes up, numbers >= 0, [n].
         on_block: told the rows that are compared, after each block.
 
     Raises:
         BadInputError: if sizes differ, or counts are no such numbers.
     """
-    n, dim = table.num_embeddings, table.embedding_dim
+    n, dim, packed = table.num_embeddings, table.embedding_dim, stored.plain
     if (packed.num_embeddings, packed.embedding_dim) != (n, dim):
         got = f"[{packed.num_embeddings}, {packed.embedding_dim}]"
         raise BadInputError(f"packed: got {got}, expected [{n}, {dim}] as the dense table")
     weights = row_weights(counts, n, packed.padding_idx).numpy()
-    neighbours = _Neighbours(table, packed, sample(n, _SAMPLE, seed=0).numpy())
+    neighbours = _Neighbours(table, stored, sample(n, _SAMPLE, seed=0).numpy())
     squares, errors, cosines = np.empty((3, n))
 
     def compared(place: slice) -> tuple[NDArray[np.float64], list[_Best]]:
-        dense, rows = table.block(place), torch.from_numpy(packed.rows_float64(np.arange(place.start, place.stop)))
+        dense, rows = table.block(place), torch.from_numpy(stored.rows_float64(np.arange(place.start, place.stop)))
         found = dense.square().sum(1), (rows - dense).square().sum(1), _cosines(dense, rows)
         return torch.stack(found).numpy(), neighbours.of(place.start, dense, rows)
 
@@ -77,8 +77,8 @@ def fidelity(
             neighbours.share(squares),
             tuple((int(row), float(cosines[row])) for row in worst),
             table.nbytes,
-            packed.nbytes,
-            sum(_zipped(array) for array in packed.tensors().values()),
+            stored.nbytes,
+            sum(map(_zipped, stored.arrays().values())),
         )
 
     return table.processes.same(summary)  # so that all decide alike
@@ -138,13 +138,13 @@ class _Neighbours:
 
     Args:
         table: [n, d].
-        packed: of the same size.
+        stored: of the same size.
         ids: of the rows, rising, [Q].
     """
 
-    def __init__(self, table: DenseTable, packed: Packed, ids: NDArray[np.int64]) -> None:
+    def __init__(self, table: DenseTable, stored: Stored, ids: NDArray[np.int64]) -> None:
         self._sample = ids
-        rows = table.rows(torch.from_numpy(ids)), torch.from_numpy(packed.rows_float64(ids))
+        rows = table.rows(torch.from_numpy(ids)), torch.from_numpy(stored.rows_float64(ids))
         self._queries = [_directions(each) for each in rows]
         none = torch.zeros(len(ids), 0), torch.zeros(len(ids), 0, dtype=torch.int64)
         self._best = [none, none]

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
 
 _WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
+
+
+Rotates = Literal["beside", "folded", "never"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,8 @@ class FoundTable:
         uses: how many times the model uses it.
         looks_up: whether rows are looked up; without that it is the weight of a linear layer alone.
         reason: why it stays as it is; empty if it need not.
+        rotates: what becomes of a rotation of its rows: a product beside each use, or a part of the weight of the layer
+            that alone takes them; never where a bag takes their largest numbers.
     """
 
     name: str
@@ -30,6 +35,7 @@ class FoundTable:
     uses: int
     looks_up: bool
     reason: str = ""
+    rotates: Rotates = "beside"
 
 
 Table = TypeVar("Table", bound=FoundTable)

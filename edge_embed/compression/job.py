@@ -6,12 +6,12 @@ from typing import Self
 
 from torch import Tensor
 
+from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable, Table, chosen
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.plan import Plan, Progress, compress_tables
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.report.compressed import CompressedTable
 
 
@@ -52,6 +52,6 @@ class Job:
         """What is to become of each table, of a model of so many numbers: see `found.chosen`."""
         return chosen(tables, self.names, numbers)
 
-    def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
+    def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
         """Compress them: see `plan.compress_tables`."""
         return compress_tables(tables, self.counts, self.plan, self.kept, self.progress, self.processes)

@@ -87,8 +87,10 @@ def _name(table: DenseTable, weights: Tensor, others: tuple[object, ...]) -> str
     size = table.num_embeddings, table.embedding_dim
     found = hashlib.sha256(repr((*map(version, _PACKAGES), size, *others)).encode())
     found.update(weights.numpy().data)
-    for block in table.blocks(table.num_embeddings):
-        found.update(block.numpy().data)
+    if table.rotation is not None:
+        found.update(table.rotation.numpy().data)
+    for place in table.places(table.num_embeddings):
+        found.update(table.stored(place).numpy().data)
     return found.hexdigest()[:32]
 
 

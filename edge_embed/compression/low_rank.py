@@ -6,13 +6,11 @@ V are the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]: of all matrices of
 Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from edge_embed.compression.cores import balanced
-from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
+from edge_embed.compression.dense import DenseTable, Weight, moments, row_weights, table_size
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.layers.table import check_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
@@ -47,17 +45,8 @@ def fit(
     padding_idx = checked_padding(padding_idx, n)
     table = DenseTable(weight, padding_idx, processes=processes)
     weights = row_weights(counts, n, padding_idx)
-    places = list(table.places(n))
-
-    def product_of(some: Sequence[slice]) -> Tensor:
-        product = torch.zeros(dim, dim, dtype=torch.float64)
-        for place in some:
-            block = table.block(place)
-            product.addmm_(block.T, block * weights[place, None])
-        return product
-
-    product = processes.summed(places, product_of)
+    product, _, _ = moments(table, weights)
     vectors = torch.linalg.eigh(product).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
-    rows = torch.cat(list(processes.each(places, lambda place: table.block(place) @ vectors)))  # [n, R]
+    rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ vectors)))  # [n, R]
     cores = balanced([rows[:, None, None, :], vectors.T[None, :, :, None]])
     return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)

@@ -13,9 +13,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from edge_embed.compression.found import FoundTable
+from edge_embed.compression.fitted import Fitted
+from edge_embed.compression.found import FoundTable, Rotates
 from edge_embed.compression.padding import padding_row
 from edge_embed.layers.bag import bag_of
+from edge_embed.layers.rotated import rotated
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 
@@ -45,24 +47,27 @@ def model_tables(model: nn.Module) -> list[ModelTable]:
     return [_table(model, found) for found in users.values()]
 
 
-def replaced(model: nn.Module, layers: Mapping[ModelTable, CompressedEmbedding]) -> nn.Module:
+def replaced(model: nn.Module, made: Mapping[ModelTable, Fitted]) -> nn.Module:
     """A copy of a model in which compressed layers do what dense tables did; the model itself stays as it is.
 
     Args:
         model: the one that the tables are of.
-        layers: for some of its tables what replaces them; it becomes a part of the copy, with the table's device and
+        made: for some of its tables what replaces them; it becomes a part of the copy, with the table's device and
             mode, and gives rows of its type. What is frozen keeps the types that it is stored in.
     """
     memo: dict[int, Any] = {}  # what `copy.deepcopy` takes for copied already
-    for table, layer in layers.items():
+    for table, fitted in made.items():
+        layer = fitted.layer
+        rotation = None if fitted.rotation is None else fitted.rotation.to(table.weight.device)
         layer.to(table.weight.device, None if layer.frozen else table.weight.dtype)
         layer.dtype = table.weight.dtype
         for user in table.users.values():
-            memo[id(user)] = _in_place_of(user, layer, memo).train(user.training)
+            own = _in_place_of(user, layer, memo)
+            memo[id(user)] = (own if rotation is None else rotated(own, rotation)).train(user.training)
     return copy.deepcopy(model, memo)
 
 
-def _in_place_of(user: nn.Module, layer: CompressedEmbedding, memo: dict[int, Any]) -> nn.Module:
+def _in_place_of(user: nn.Module, layer: CompressedEmbedding, memo: dict[int, Any]) -> CompressedEmbedding | TiedOutput:
     if isinstance(user, nn.Linear):
         return TiedOutput(layer, copy.deepcopy(user.bias, memo))
     if isinstance(user, nn.EmbeddingBag):
@@ -84,7 +89,9 @@ def _table(model: nn.Module, users: Mapping[str, nn.Module]) -> ModelTable:
         heads = any(isinstance(user, nn.Linear) for user in users.values())
         padding_idx, reason = padding_row(weight, paddings[nn.Embedding], paddings[nn.EmbeddingBag], heads)
     looks_up = any(isinstance(user, _LOOKUPS) for user in users.values())
-    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, users)
+    takes_largest = any(isinstance(user, nn.EmbeddingBag) and user.mode == "max" for user in users.values())
+    rotates: Rotates = "never" if takes_largest else "beside"
+    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, rotates, users)
 
 
 def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> str:

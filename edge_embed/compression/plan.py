@@ -7,16 +7,17 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable, Weight, table_size
+from edge_embed.compression.dense import DenseTable, table_size
 from edge_embed.compression.fidelity import fidelity
+from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.compression.setting import OnBlock, Setting, check_learns, check_method, setting_of
+from edge_embed.compression.setting import ROTATING, OnBlock, Setting, check_learns, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
-from edge_embed.layers.table import CompressedEmbedding, is_number
+from edge_embed.layers.table import is_number
 from edge_embed.report.compressed import CompressedTable, Trial
 from edge_embed.report.fidelity import Fidelity
 
@@ -32,7 +33,8 @@ class Plan:
     """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
 
     Attributes:
-        method: ``dpq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all.
+        method: ``dpq``, ``opq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all, but
+            ``opq`` only where its rotation costs nothing.
         ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.
@@ -91,7 +93,7 @@ def compress_tables(
     kept: Kept = NOTHING,
     progress: Progress = lambda name, done, total: None,
     processes: Processes = ALONE,
-) -> tuple[dict[str, CompressedEmbedding], tuple[CompressedTable, ...]]:
+) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
     """A layer for each table that need not stay, by name, and what became of all.
 
     Args:
@@ -136,11 +138,11 @@ def _compressed(
     progress: Progress,
     processes: Processes,
     left_out: Collection[str],
-) -> tuple[CompressedEmbedding, CompressedTable]:
+) -> tuple[Fitted, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx, processes=processes)
     given = table.weight, table.padding_idx, counts
     on_trial = partial(progress, f"{table.name}: settings")
-    settings, trials = _settings(*given, plan, kept, on_trial, processes, left_out)
+    settings, trials = _settings(table, counts, plan, kept, on_trial, processes, left_out)
 
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
@@ -148,9 +150,9 @@ def _compressed(
     for setting in settings[:_TRIES]:  # on all rows the first may miss what it reached on some
         on_block = rows_of(f"{setting.method} {setting}")
         on_block(0)
-        layer = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
+        fitted = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
         on_block(dense.num_embeddings)
-        found = fidelity(dense, layer.to_packed(), counts, rows_of("comparison"))
+        found = fidelity(dense, fitted.stored(table.rotates), counts, rows_of("comparison"))
         if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
             break
     _check(found, setting, plan)
@@ -158,7 +160,7 @@ def _compressed(
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
         trials = (Trial(setting.method, str(setting), *nearness),)
     tried = set(map(str, trials))
-    return layer, CompressedTable(
+    return fitted, CompressedTable(
         table.name,
         dense.num_embeddings,
         dense.embedding_dim,
@@ -172,8 +174,7 @@ def _compressed(
 
 
 def _settings(
-    weight: Weight,
-    padding_idx: int | None,
+    table: FoundTable,
     counts: Tensor | None,
     plan: Plan,
     kept: Kept,
@@ -182,12 +183,18 @@ def _settings(
     left_out: Collection[str],
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Settings to take, the best first, and what was tried to find them."""
+    if table.rotates == "never" and plan.method in ROTATING:
+        reason = "a bag takes the largest numbers of its rows, which a rotation changes"
+        raise BadInputError(f"method: got {plan.method!r}, but {reason}: choose another one")
+    if table.rotates != "folded":  # a product for each row takes time: only who asks for it gets one
+        left_out = {*left_out, *ROTATING}
     if plan.options:
         return [setting_of(plan.method, plan.options)], ()
     asked = plan.method, plan.trainable, plan.seed
-    search = Search(weight, padding_idx, counts, *asked, kept, on_trial, processes, left_out)
+    given = table.weight, table.padding_idx, counts
+    search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates)
     if plan.ratio is not None:
-        return search.run(Goal(nbytes=int(weight.nbytes / plan.ratio)))
+        return search.run(Goal(nbytes=int(table.weight.nbytes / plan.ratio)))
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 

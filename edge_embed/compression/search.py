@@ -4,7 +4,7 @@ Settings are tried in draft, on the table itself or on a sample of its rows, and
 cosine and relative error as in `edge_embed.compression.fidelity`, which measures all rows of the one that is chosen.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights
 from edge_embed.compression.fidelity import nearness, sample
+from edge_embed.compression.found import Rotates
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.setting import METHODS, Setting, bytes_of, check_method
+from edge_embed.compression.setting import METHODS, Method, Setting, bytes_of, check_method
 from edge_embed.errors import ParityError, SizeError
+from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.report.compressed import Trial
 
 AUTO = "auto"
@@ -63,6 +65,7 @@ class Search:
         on_trial: told how many settings have been tried, and about how many there will be.
         processes: who shares the work on each setting.
         left_out: names of methods.
+        rotates: what becomes of a rotation of the rows.
 
     Raises:
         BadInputError: if there is no such method.
@@ -80,6 +83,7 @@ class Search:
         on_trial: OnTrial = lambda done, total: None,
         processes: Processes = ALONE,
         left_out: Collection[str] = (),
+        rotates: Rotates = "beside",
     ) -> None:
         if method != AUTO:
             check_method(method)
@@ -97,6 +101,7 @@ class Search:
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
         self._value_type = "float16" if fits_float16 else "float32"
+        self._rotates = rotates
         able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
         names = able if method == AUTO else [method]
         self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or names
@@ -155,14 +160,20 @@ class Search:
         return [self._try(setting) for setting in self._within(nbytes, methods)]
 
     def _within(self, nbytes: int, methods: Iterable[str]) -> list[Setting]:
-        return [found for method in methods for found in METHODS[method].within(*self._size, nbytes, self._value_type)]
+        return [found for method in methods for found in self._of_method(METHODS[method], nbytes)]
+
+    def _of_method(self, method: Method, nbytes: int) -> Iterator[Setting]:
+        if method.rotates and self._rotates == "beside":
+            nbytes -= FLOAT_BYTES[self._value_type] * self._size[1] ** 2
+        return method.within(*self._size, max(0, nbytes), self._value_type)
 
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
         if key not in self._trials:
-            layer = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept, processes=self._processes)
-            nbytes = bytes_of(layer.to_packed().shape, self._size[0])
-            rows = layer(self._measured).double()
+            made = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept, processes=self._processes)
+            stored = made.stored(self._rotates)
+            nbytes = bytes_of(stored.plain.shape, self._size[0]) + stored.rotation_nbytes
+            rows = made.rows(self._measured)
             found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
             self._trials[key] = Trial(*key, nbytes, *found)
             self._settings[key] = setting

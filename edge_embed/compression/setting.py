@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from edge_embed.compression import ant, dpq, low_rank, rows, tr, tt
+from edge_embed.compression import ant, dpq, low_rank, opq, rows, tr, tt
 from edge_embed.compression.dense import Weight
+from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
@@ -26,7 +28,7 @@ from edge_embed.packed.tt_shape import TTShape
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
 _ANCHORS = (16, 64, 256, 1024)
 _ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer say little of it
-_DRAFT = {"dpq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
+_DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
@@ -64,8 +66,8 @@ class Setting:
         kept: Kept = NOTHING,
         on_block: OnBlock = lambda rows: None,
         processes: Processes = ALONE,
-    ) -> CompressedEmbedding:
-        """The layer that this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
+    ) -> Fitted:
+        """What this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
 
         A draft is not quite as near to the table, and takes less time. ``kept`` has finished parts, where the method
         has any, ``on_block`` is told the finished rows, where it goes through them, and ``processes`` share the work.
@@ -77,9 +79,9 @@ class Setting:
         effort = _DRAFT.get(self.method, {}) if draft else {}
         given: dict[str, Any] = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
         given |= {"kept": kept, "on_block": on_block, "processes": processes}
-        layer = METHODS[self.method].fit(weight, **given, **self.options, **effort)
-        freeze: Callable[..., CompressedEmbedding] = layer.freeze
-        return layer if trainable else freeze(**self.stored)
+        made = METHODS[self.method].fit(weight, **given, **self.options, **effort)
+        fitted = made if isinstance(made, Fitted) else Fitted(made)
+        return fitted if trainable else fitted.frozen(**self.stored)
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,21 @@ class Method:
     """What the settings of a method are.
 
     Attributes:
-        fit: the layer, from the weight and, by name, padding_idx, counts, trainable, seed, the options of a setting,
-            kept, on_block and processes.
+        fit: the layer, or that and its rotation, from the weight and, by name, padding_idx, counts, trainable, seed,
+            the options of a setting, kept, on_block and processes.
         sizes: names of those options.
         types: names of the options of ``freeze``.
         within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
         learns: whether layers of it can be trained.
+        rotates: whether rows of it are rotated.
     """
 
-    fit: Callable[..., CompressedEmbedding]
+    fit: Callable[..., CompressedEmbedding | Fitted]
     sizes: tuple[str, ...]
     types: tuple[str, ...]
     within: Callable[[int, int, int, str], Iterator[Setting]]
     learns: bool = True
+    rotates: bool = False
 
 
 def check_method(method: str) -> None:
@@ -121,7 +125,7 @@ def _too_many(count: int, counts: Sequence[int], n: int, dim: int, nbytes: int, 
     return few_rows or FLOAT_BYTES[value_type] * count * dim > _LARGEST_SHARE * nbytes
 
 
-def _dpq_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+def _dpq_within(n: int, dim: int, nbytes: int, value_type: str, method: str = "dpq") -> Iterator[Setting]:
     for num_codes in _CODES:
         if _too_many(num_codes, _CODES, n, dim, nbytes, value_type):
             break
@@ -129,7 +133,7 @@ def _dpq_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
         shapes = (DPQShape(n, dim, num_codes, each, value_type=value_type) for each in groups)
         if largest := next((shape for shape in shapes if shape.nbytes <= nbytes), None):
             options = {"num_codes": num_codes, "num_groups": largest.num_groups}
-            yield Setting("dpq", options, {"value_type": value_type})
+            yield Setting(method, options, {"value_type": value_type})
 
 
 def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
@@ -204,12 +208,21 @@ def bytes_of(shape: TableShape, num_embeddings: int) -> int:
 
 METHODS: Mapping[str, Method] = {
     "dpq": Method(dpq.fit, ("num_codes", "num_groups"), ("value_type",), _dpq_within),
+    "opq": Method(
+        opq.fit,
+        ("num_codes", "num_groups"),
+        ("value_type",),
+        partial(_dpq_within, method="opq"),
+        rotates=True,
+    ),
     "ant": Method(ant.fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
     "tt": Method(_from_all_rows_alike(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
     "tr": Method(_from_all_rows_alike(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
     "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),
     "rows": Method(_fit_rows, ("bits",), (), _rows_within, learns=False),
 }
+
+ROTATING = [name for name, known in METHODS.items() if known.rotates]
 
 
 def setting_of(method: str, options: Mapping[str, Any]) -> Setting:

@@ -45,8 +45,8 @@ class CompressedFile(NamedTuple):
 def compress_module(model: nn.Module, job: Job) -> CompressedModule:
     """Replace layers; the module itself stays as it is."""
     tables = job.chosen(model_tables(model), sum(parameter.numel() for parameter in model.parameters()))
-    layers, reports = job.run(tables)
-    made = {table: layers[table.name] for table in tables if table.name in layers}
+    found, reports = job.run(tables)
+    made = {table: found[table.name] for table in tables if table.name in found}
     return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
 
 
@@ -55,9 +55,10 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
     tables = program_tables(program)
     _check_left(program, tables, job)
-    layers, reports = job.run(job.chosen(tables, numbers))
-    packed = {name: layer.to_packed() for name, layer in layers.items()}
-    return CompressedProgram(with_packed(program, packed), CompressReport(reports, _nbytes(program.module)))
+    found, reports = job.run(job.chosen(tables, numbers))
+    rotates = {table.name: table.rotates for table in tables}
+    stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
+    return CompressedProgram(with_packed(program, stored), CompressReport(reports, _nbytes(program.module)))
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:

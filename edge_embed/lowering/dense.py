@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from edge_embed.compression.found import FoundTable
+from edge_embed.compression.fitted import ROTATION, Stored
+from edge_embed.compression.found import FoundTable, Rotates
 from edge_embed.compression.padding import padding_row
 from edge_embed.lowering.graph import METHODS, owner_of
+from edge_embed.lowering.rotation import rotated, turned, turned_weights
 from edge_embed.ops.bag import MODES
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.form import Use
 from edge_embed.program.program import Program, ProgramModule, dtype_name
 
 _ATEN = torch.ops.aten
@@ -89,31 +91,41 @@ def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node]) -> Found
     lookups, bags, heads = ([call.padding_idx for call in uses if call.use == use] for use in ("rows", "bag", "logits"))
     padding_idx, clash = padding_row(weight, lookups, bags, bool(heads))
     reason = f"{_spelled(others[0])} takes it too" if others else clash
-    return FoundTable(name, weight, padding_idx, len(uses), bool(lookups or bags), reason)
+    return FoundTable(name, weight, padding_idx, len(uses), bool(lookups or bags), reason, _rotates(uses))
 
 
-def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:
+def _rotates(uses: Sequence[_Call]) -> Rotates:
+    """What becomes of a rotation of the rows of a table with these uses."""
+    if any(call.use == "bag" and call.leading[3] == "max" for call in uses):
+        return "never"
+    is_folded = len(uses) == 1 and uses[0].use != "logits" and turned_weights(uses[0].node)
+    return "folded" if is_folded else "beside"
+
+
+def with_packed(program: Program, tables: Mapping[str, Stored]) -> Program:
     """A copy of a program with packed tables in the place of dense ones.
 
     Args:
         program: it stays as it is.
-        tables: the packed forms by the name of the table, of those that need not stay.
+        tables: what is stored, by the name of the table, of those that need not stay.
     """
     graph = fx.Graph()
     graph.output(graph.graph_copy(program.module.graph, {}))
     weights: dict[str, Tensor] = {}
     by_weight = _calls_by_weight(graph)
     for name, table in _table_names(program, by_weight).items():
-        packed = tables.get(table)
-        if packed is None:
+        stored = tables.get(table)
+        if stored is None:
             continue
-        prefix = _free(table, packed, by_weight)
-        tensors = {f"{prefix}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
-        weights |= tensors
+        prefix, dtype = _free(table, stored, by_weight), program.module.weight(name).dtype
+        weights |= {f"{prefix}.{key}": torch.from_numpy(array) for key, array in stored.arrays().items()}
         for call in by_weight[name]:
             assert isinstance(call, _Call)
+            if stored.rotation is not None and stored.rotates == "folded":
+                rotation = torch.from_numpy(stored.rotation)
+                weights |= {each: turned(program.module.weight(each), rotation) for each in turned_weights(call.node)}
             with graph.inserting_before(call.node):
-                result = _packed_call(graph, call, packed, list(tensors), program.module.weight(name).dtype)
+                result = _packed_call(graph, call, stored, prefix, dtype)
             call.node.replace_all_uses_with(result)
             graph.erase_node(call.node)
     graph.eliminate_dead_code()
@@ -122,22 +134,28 @@ def with_packed(program: Program, tables: Mapping[str, Packed]) -> Program:
     return replace(program, module=ProgramModule(graph, dense | weights))
 
 
-def _free(table: str, packed: Packed, taken: Container[str]) -> str:
+def _free(table: str, stored: Stored, taken: Container[str]) -> str:
     """What the tensors of a packed table are called by, so that no weight of the program has their names."""
-    while any(f"{table}.{key}" in taken for key in packed.tensors()):
+    while any(f"{table}.{key}" in taken for key in stored.arrays()):
         table += "_packed"
     return table
 
 
-def _packed_call(graph: fx.Graph, call: _Call, packed: Packed, tensors: Sequence[str], dtype: torch.dtype) -> fx.Node:
+def _packed_call(graph: fx.Graph, call: _Call, stored: Stored, prefix: str, dtype: torch.dtype) -> fx.Node:
     """The same result of the packed table, in the type that the dense one had."""
+    packed = stored.plain
     (method,) = (method for method in METHODS if method.name == packed.method)
-    arguments = method.arguments(packed, [graph.get_attr(name) for name in tensors])
-    leading = call.leading
+    nodes = {key: graph.get_attr(f"{prefix}.{key}") for key in stored.arrays()}
+    leading, turn = call.leading, nodes.pop(ROTATION, None)
+    arguments = method.arguments(packed, list(nodes.values()))
     if call.use == "bag":
         leading = _bag(graph, *leading)
+    if call.use == "logits" and turn is not None:
+        leading = (rotated(graph, leading[0], turn, dtype, is_head=True),)
     result = graph.call_function(method.operators(packed).uses[call.use], (*leading, *arguments))
-    if call.use != "logits" and dtype_name(dtype) != packed.row_type:  # logits have the type of their hidden states
+    if call.use != "logits" and turn is not None:
+        result = rotated(graph, result, turn, dtype)
+    elif call.use != "logits" and dtype_name(dtype) != packed.row_type:  # logits have the type of their hidden states
         result = graph.call_function(_ATEN.to.dtype, (result, dtype))
     return result if call.bias is None else graph.call_function(_ATEN.add.Tensor, (result, call.bias))
 

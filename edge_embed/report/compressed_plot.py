@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # an extra
 
 _INCHES = (5.0, 3.6)  # of a panel
 _COLUMNS = 2
-_MARKERS = {"dpq": "o", "ant": "s", "tt": "^", "tr": "v", "low_rank": "D", "rows": "x"}
+_MARKERS = {"dpq": "o", "opq": "P", "ant": "s", "tt": "^", "tr": "v", "low_rank": "D", "rows": "x"}
 
 
 def draw(report: CompressReport, path: Path) -> None:

@@ -35,10 +35,11 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
     with damaged(path):
         check_dense(file)
         found = list(_tables(file))
-    layers, reports = job.run(job.chosen(found, _numbers(path)))
+    made, reports = job.run(job.chosen(found, _numbers(path)))
+    stored = {name: fitted.stored("beside") for name, fitted in made.items()}
 
     def write() -> list[int]:
-        replace_in(file, output, {name: layer.to_packed() for name, layer in layers.items()}, "auto", force)
+        replace_in(file, output, stored, "auto", force)
         return [part.stat().st_size for part in (path, output)]
 
     return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))

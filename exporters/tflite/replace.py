@@ -1,18 +1,20 @@
 """Packed tables in the place of the dense ones in a TFLite file that another tool made.
 
-Each ``GATHER`` of such a table becomes its packed look-up, at the same place. Everything else stays as it was: other
+Each ``GATHER`` of such a table becomes its packed look-up, at the same place, with a ``BATCH_MATMUL`` behind it where
+rows are rotated. Everything else stays as it was: other
 operators and their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
 """
 
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
@@ -62,22 +64,23 @@ def replace_tables(
         OutputError: if the file cannot be written; nothing partial is left.
     """
     keep_inputs([Path(output)], [source])
-    return replace_in(read_foreign(Path(source)), output, tables, tflite_table, force)
+    stored = {name: Stored(packed) for name, packed in tables.items()}
+    return replace_in(read_foreign(Path(source)), output, stored, tflite_table, force)
 
 
 def replace_in(
-    file: ForeignFile, output: StrPath, tables: Mapping[str, Packed], tflite_table: str, force: bool
+    file: ForeignFile, output: StrPath, tables: Mapping[str, Stored], tflite_table: str, force: bool
 ) -> Mapping[str, Layout]:
     """`replace_tables` of a file that was read, whose model is changed."""
     with damaged(file.path):
-        _check(file, tables)
+        _check(file, {name: stored.plain for name, stored in tables.items()})
         names = _manifest_names(tables)
-        stored = {names[name]: packed for name, packed in tables.items()}
-        layouts = choose_layouts(stored, tflite_table)
+        packed = {names[name]: stored.plain for name, stored in tables.items()}
+        layouts = choose_layouts(packed, tflite_table)
         builder, metadata = _Replacement(file, tables, names, layouts).run()
     with new_file(output, force=force) as temporary:
         with damaged(file.path):
-            builder.write(temporary, {MANIFEST_KEY: write_manifest(stored), **metadata})
+            builder.write(temporary, {MANIFEST_KEY: write_manifest(packed), **metadata})
         _attach(file, temporary)
     return layouts
 
@@ -121,7 +124,7 @@ def _buffer_of(file: ForeignFile, name: str) -> int:
     return int(next(found).buffer)
 
 
-def _manifest_names(tables: Mapping[str, Packed]) -> dict[str, str]:
+def _manifest_names(tables: Iterable[str]) -> dict[str, str]:
     """Names without what manifests cannot hold: blanks, slashes, what is not ASCII."""
     names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
     if len(set(names.values())) < len(names):
@@ -136,7 +139,7 @@ class _Replacement:
     def __init__(
         self,
         file: ForeignFile,
-        tables: Mapping[str, Packed],
+        tables: Mapping[str, Stored],
         names: Mapping[str, str],
         layouts: Mapping[str, Layout],
     ) -> None:
@@ -172,13 +175,15 @@ class _Replacement:
 
     def _look_up(self, added: Graph, graph: Any, name: str, ids: int, result: int) -> None:
         """Add the look-up of a table; its last operator gives the tensor that the dense one gave."""
-        stored, packed = self._names[name], self._tables[name]
+        own, stored = self._names[name], self._tables[name]
         given = tensor_at(graph, ids)
         # An app may give them another size than the file has.
         given = Tensor(given.index, given.name, given.dtype, (-1,) * len(given.shape))
         given = given if given.dtype in _IDS else added.cast(given, "int32")
-        (made,), line = add_use(added, "rows", stored, packed, self._layouts[stored].name, [given])
+        (made,), line = add_use(added, "rows", own, stored.plain, self._layouts[own].name, [given])
         made = added.cast(made, "float32")
+        if stored.rotation is not None:
+            made = _rotated(added, made, given, stored.rotation)
         graph.operators[-1].outputs = [result]
         del graph.tensors[made.index]  # the last one
         kept = graph.tensors[result]
@@ -188,6 +193,13 @@ class _Replacement:
             name_kept = kept.name.decode()
             line = None if " " in name_kept else line.replace(f" output={made.name} ", f" output={name_kept} ")
         self._lines.append(line)
+
+
+def _rotated(graph: Graph, rows: Tensor, ids: Tensor, rotation: NDArray[np.floating[Any]]) -> Tensor:
+    """Rows [*ids, d] times a rotation [d, d]."""
+    factor = graph.cast(graph.constant(rotation, rotation.dtype.name), "float32")
+    dim = len(rotation)
+    return graph.reshape_like(graph.batch_matmul(graph.reshape(rows, (-1, dim)), factor), ids, dim)
 
 
 def _attach(file: ForeignFile, path: Path) -> None:

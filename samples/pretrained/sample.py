@@ -25,6 +25,7 @@ _LOW_RANK: Mapping[str, Any] = {"value_type": "float16"}
 # For tables of 100 columns, of 16 and 32, and of 32.
 LANGUAGE_SIZES: Sizes = {
     "dpq": {**_DPQ, "num_groups": 50},
+    "opq": {**_DPQ, "num_groups": 50, "num_codes": 16},
     "ant": {**_ANT, "num_anchors": 256, "nonzeros": 8},
     "low_rank": {**_LOW_RANK, "rank": 40},
 }

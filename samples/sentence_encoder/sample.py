@@ -21,7 +21,7 @@ _RATE = 3e-4
 
 
 def run(options: Options) -> list[Result]:
-    """MiniLM with its dense table, a compressed one, and one that learned on from there."""
+    """MiniLM with its dense table, compressed ones, and one that learned on from there."""
     model, tokenizer = load()
     found = sentences.read(options.data)
     ids, mask = tokens(tokenizer, [text for _, text in found.testing[:_COMPARED]])
@@ -32,6 +32,8 @@ def run(options: Options) -> list[Result]:
     learner, _ = edge_embed.compress(model, "dpq", modules=[WORDS], trainable=True, **_SIZES)
     small = frozen(copy.deepcopy(learner))
     comparison.add("dpq", small, {"rank correlation": rank_correlation(similarities(small, ids, mask), expected)})
+    rotated, _ = edge_embed.compress(model, "opq", modules=[WORDS], value_type="float16", **_SIZES)
+    comparison.add("opq", rotated, {"rank correlation": rank_correlation(similarities(rotated, ids, mask), expected)})
     texts = [text for _, text in found.training]
     steps = _QUICK_STEPS if options.quick else _STEPS
     batches = [tokens(tokenizer, texts[at :: len(texts) // _BATCH][:_BATCH]) for at in range(steps)]

@@ -12,6 +12,7 @@ from edge_embed.compression import dense, tt
 from edge_embed.compression import fidelity as measured
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.fidelity import fidelity
+from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
 from edge_embed.packed.form import Packed
 
@@ -36,7 +37,7 @@ def test_errors_and_cosines_are_their_definitions(n, counted, padded, block):
     counts = torch.arange(1.0, n + 1) if counted else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "_BLOCK_NUMBERS", block)
-        found = fidelity(DenseTable(rows, padding), packed, counts)
+        found = fidelity(DenseTable(rows, padding), Stored(packed), counts)
     weights = np.ones(n) if counts is None else counts.numpy()
     kept = np.arange(n) != padding
     got, wanted, weights = packed.rows_float64(np.arange(n))[kept], rows[kept], weights[kept]
@@ -54,7 +55,7 @@ def test_errors_and_cosines_are_their_definitions(n, counted, padded, block):
 def test_bands_go_from_frequent_to_rare():
     packed = packed_from(ROWS)
     counts = torch.arange(60.0).flip(0)
-    found = fidelity(DenseTable(ROWS, None), packed, counts)
+    found = fidelity(DenseTable(ROWS, None), Stored(packed), counts)
     expected = cosines(packed.rows_float64(np.arange(60)), ROWS)
     assert [(band.name, band.rows) for band in found.bands] == [
         ("most frequent 1%", 1),
@@ -71,7 +72,7 @@ def test_bands_go_from_frequent_to_rare():
 def test_neighbours_are_the_nearest_by_cosine_but_the_row_itself(block, monkeypatch):
     packed = packed_from(ROWS)
     monkeypatch.setattr(dense, "_BLOCK_NUMBERS", block)
-    found = fidelity(DenseTable(ROWS, None), packed)
+    found = fidelity(DenseTable(ROWS, None), Stored(packed))
     near = []
     for rows in (ROWS, packed.rows_float64(np.arange(60))):
         directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -83,13 +84,13 @@ def test_neighbours_are_the_nearest_by_cosine_but_the_row_itself(block, monkeypa
 
 def test_neighbours_of_a_sample_are_looked_for_among_all_rows(monkeypatch):
     monkeypatch.setattr(measured, "_SAMPLE", 20)
-    assert fidelity(DenseTable(ROWS, None), packed_from(ROWS, 60)).neighbours == 1.0
-    assert fidelity(DenseTable(ROWS[:10], None), packed_from(ROWS[:10])).neighbours is None
+    assert fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS, 60))).neighbours == 1.0
+    assert fidelity(DenseTable(ROWS[:10], None), Stored(packed_from(ROWS[:10]))).neighbours is None
 
 
 def test_sizes_are_those_of_the_form_and_of_it_zipped():
     packed = packed_from(np.tile(ROWS[:2], (30, 1)))
-    found = fidelity(DenseTable(ROWS, None), packed)
+    found = fidelity(DenseTable(ROWS, None), Stored(packed))
     assert (found.dense_bytes, found.packed_bytes) == (4 * 60 * 12, packed.nbytes)
     assert found.ratio == 4 * 60 * 12 / packed.nbytes
     assert found.zipped_bytes == sum(len(zlib.compress(array.tobytes(), 6)) for array in packed.tensors().values())
@@ -98,18 +99,18 @@ def test_sizes_are_those_of_the_form_and_of_it_zipped():
 def test_rows_of_zeros_have_no_cosine_and_tables_of_zeros_no_error():
     rows = ROWS.copy()
     rows[3] = 0
-    found = fidelity(DenseTable(rows, None), packed_from(rows, 60))
+    found = fidelity(DenseTable(rows, None), Stored(packed_from(rows, 60)))
     assert found.bands[0].rows == 59
     assert 3 not in [row for row, _ in found.worst]
-    nothing = fidelity(DenseTable(0 * ROWS, None), packed_from(0 * ROWS))
+    nothing = fidelity(DenseTable(0 * ROWS, None), Stored(packed_from(0 * ROWS)))
     assert (nothing.relative_error, nothing.mean_cosine, nothing.bands, nothing.neighbours) == (0.0, 1.0, (), None)
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
 def test_the_scale_of_a_table_changes_nothing(scale):
     rows = ROWS.astype(np.float64)
-    plain = fidelity(DenseTable(rows, None), packed_from(rows))
-    scaled = fidelity(DenseTable(scale * rows, None), packed_from(scale * rows))
+    plain = fidelity(DenseTable(rows, None), Stored(packed_from(rows)))
+    scaled = fidelity(DenseTable(scale * rows, None), Stored(packed_from(scale * rows)))
     assert scaled.mean_cosine == pytest.approx(plain.mean_cosine, rel=1e-5)
     assert scaled.neighbours == plain.neighbours
 
@@ -125,9 +126,9 @@ def test_the_scale_of_a_table_changes_nothing(scale):
 )
 def test_counts_are_numbers_of_all_rows(counts, message):
     with pytest.raises(BadInputError, match=message):
-        fidelity(DenseTable(ROWS, None), packed_from(ROWS), counts)
+        fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS)), counts)
 
 
 def test_another_size_is_refused():
     with pytest.raises(BadInputError, match=r"packed: got \[59, 12\], expected \[60, 12\]"):
-        fidelity(DenseTable(ROWS, None), packed_from(ROWS[:59]))
+        fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS[:59])))

@@ -11,10 +11,10 @@ from torch.nn.utils import parametrize
 
 import edge_embed
 from edge_embed.compression import low_rank
+from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import chosen
 from edge_embed.compression.module import ModelTable, model_tables, replaced
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.workflow import lower
 
 
@@ -33,9 +33,9 @@ class Language(nn.Module):
         return self.head(self.words(ids) + self.places.weight[: ids.shape[1]])  # type: ignore[no-any-return]
 
 
-def exact(table: ModelTable) -> CompressedEmbedding:
+def exact(table: ModelTable) -> Fitted:
     """A layer with the same rows, up to rounding."""
-    return low_rank.fit(table.weight, table.weight.shape[1], table.padding_idx)
+    return Fitted(low_rank.fit(table.weight, table.weight.shape[1], table.padding_idx))
 
 
 def found(model: nn.Module) -> dict[str, ModelTable]:

@@ -34,6 +34,7 @@ ROUNDED: dict[str, dict[str, Any]] = {
     "tt": {"rank": 5},
     "tr": {"rank": 3},
     "low_rank": {"rank": 3},
+    "opq": {"num_codes": 16, "num_groups": 2},
 }
 SIZES: dict[str, Any] = {"num_codes": 16, "num_groups": 3}
 
@@ -101,7 +102,7 @@ def make_all(group: Group, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, wanted in {**EXACT, **ROUNDED}.items():
         small, report = edge_embed.compress(model(), name, counts={"0": COUNTS}, group=group, **wanted)
-        packed = small[0].to_packed()
+        packed = (small[0].embedding if name == "opq" else small[0]).to_packed()
         found[name] = packed.tensors(), packed.rows(np.arange(401)), report.to_json()
     found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
     found["learning"] = edge_embed.compress(model(), "dpq", trainable=True, group=group, **SIZES)[0].state_dict()

@@ -66,7 +66,7 @@ def test_numbers_of_bits_that_there_are_not(bits: object) -> None:
 
 def test_a_setting_makes_them() -> None:
     """The seed, counts and the like change nothing."""
-    made = setting_of("rows", {"bits": 4}).fit(ROWS, 3, torch.arange(50.0), seed=7)
+    made = setting_of("rows", {"bits": 4}).fit(ROWS, 3, torch.arange(50.0), seed=7).layer
     ids = np.arange(50)
     assert made.to_packed().rows(ids).tobytes() == rows.fit(ROWS, 4, 3).to_packed().rows(ids).tobytes()
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from edge_embed.compression import search
+from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.plan import Plan, compress_tables
 from edge_embed.compression.search import Goal, Search
@@ -20,19 +21,19 @@ ROWS = torch.from_numpy(CENTRES[RANDOM.integers(0, 20, 600)] + 0.2 * RANDOM.stan
 DENSE_BYTES = 4 * 600 * 16
 
 
-def made(plan: Plan, **options: object) -> tuple[object, CompressedTable]:
+def made(plan: Plan, **options: object) -> tuple[Fitted, CompressedTable]:
     table = FoundTable("words", ROWS, None, 1, looks_up=True, **options)
-    layers, tables = compress_tables([table], {}, plan)
-    return layers["words"], tables[0]
+    found, tables = compress_tables([table], {}, plan)
+    return found["words"], tables[0]
 
 
 @pytest.mark.parametrize("method", [*METHODS, "auto"])
 @pytest.mark.parametrize("ratio", [4, 8])
 def test_a_ratio_is_kept(method: str, ratio: float) -> None:
-    layer, table = made(Plan(method, ratio=ratio))
-    assert table.fidelity.packed_bytes == layer.to_packed().nbytes <= DENSE_BYTES / ratio
+    found, table = made(Plan(method, ratio=ratio))
+    assert table.fidelity.packed_bytes == found.stored("beside").nbytes <= DENSE_BYTES / ratio
     assert table.fidelity.ratio >= ratio
-    assert layer.frozen
+    assert found.layer.frozen
     if method != "auto":
         assert table.method == method
 
@@ -42,7 +43,7 @@ def test_of_all_settings_within_the_bytes_the_nearest_is_taken() -> None:
     within = [trial for trial in table.trials if trial.nbytes <= DENSE_BYTES / 6]
     best = max(within, key=lambda trial: trial.mean_cosine)
     assert (best.method, best.setting) == (table.method, table.setting)
-    assert {trial.method for trial in table.trials} == set(METHODS)
+    assert {trial.method for trial in table.trials} == set(METHODS) - {"opq"}  # whose rotation takes time here
     assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.003)  # a draft
     assert best.relative_error == pytest.approx(table.fidelity.relative_error, rel=0.1)
     assert any(trial.nbytes > DENSE_BYTES / 6 for trial in table.trials)  # what more bytes would bring
@@ -82,12 +83,12 @@ def test_counts_bring_frequent_rows_nearer() -> None:
     layers, _ = compress_tables([table], {"words": counts}, plan)
     plain, _ = compress_tables([table], {}, plan)
     ids = torch.arange(30)
-    errors = [(layer["words"](ids) - table.weight[ids]).square().sum() for layer in (layers, plain)]
+    errors = [(found["words"].rows(ids) - table.weight[ids]).square().sum() for found in (layers, plain)]
     assert errors[0] < 0.7 * errors[1]
 
 
 def test_a_trainable_layer_learns_on() -> None:
-    layer, _ = made(Plan("dpq", ratio=4, trainable=True))
+    layer = made(Plan("dpq", ratio=4, trainable=True))[0].layer
     assert not layer.frozen
     layer.train()(torch.arange(5)).sum().backward()
     assert any(parameter.grad is not None for parameter in layer.parameters())
@@ -95,9 +96,9 @@ def test_a_trainable_layer_learns_on() -> None:
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.learns])
 def test_a_trainable_layer_keeps_the_ratio_as_it_is(method: str) -> None:
-    layer, table = made(Plan(method, ratio=3, trainable=True))
-    assert layer.to_packed().value_type == "float32"
-    assert layer.to_packed().nbytes == table.fidelity.packed_bytes <= DENSE_BYTES / 3
+    found, table = made(Plan(method, ratio=3, trainable=True))
+    assert found.layer.to_packed().value_type == "float32"
+    assert found.stored("beside").nbytes == table.fidelity.packed_bytes <= DENSE_BYTES / 3
 
 
 def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(search, "_MEASURED", 100)
     _, table = made(Plan(ratio=6))
     assert table.fidelity.packed_bytes <= DENSE_BYTES / 6
-    assert {trial.method for trial in table.trials} == set(METHODS) - {"tt", "tr"}
+    assert {trial.method for trial in table.trials} == set(METHODS) - {"opq", "tt", "tr"}
     best = max(
         (trial for trial in table.trials if trial.nbytes <= DENSE_BYTES / 6), key=lambda trial: trial.mean_cosine
     )
@@ -117,7 +118,7 @@ def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPat
 def test_settings_within_some_bytes_take_no_more(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
         for setting in METHODS[method].within(600, 16, nbytes, "float16"):
-            assert setting.fit(ROWS).to_packed().nbytes <= nbytes
+            assert setting.fit(ROWS).layer.to_packed().nbytes <= nbytes
 
 
 def test_numbers_that_float16_cannot_hold_stay_float32() -> None:
@@ -168,7 +169,7 @@ def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, me
     ("options", "message"),
     [
         ({}, "give ratio, budget or min_cosine, or a method with its sizes"),
-        ({"method": "pq", "ratio": 2}, "method: got 'pq', expected dpq, ant, tt, tr, low_rank"),
+        ({"method": "pq", "ratio": 2}, "method: got 'pq', expected dpq, opq, ant, tt, tr, low_rank"),
         ({"ratio": 2, "budget": 5}, "got ratio and budget: give one of them"),
         ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got ratio and rank: give one of them"),
         ({"options": {"rank": 3}}, "rank: sizes and types are those of one method: give method too"),
@@ -192,7 +193,7 @@ def test_plans_that_say_nothing_or_contradict_themselves(options, message) -> No
 def test_a_method_takes_its_own_sizes_and_types() -> None:
     setting = setting_of("ant", {"num_anchors": 8, "nonzeros": 2, "weight_type": "int8"})
     assert (setting.options, setting.stored) == ({"num_anchors": 8, "nonzeros": 2}, {"weight_type": "int8"})
-    assert setting.fit(ROWS).to_packed().shape.weight_type == "int8"
+    assert setting.fit(ROWS).layer.to_packed().shape.weight_type == "int8"
 
 
 def test_counts_of_no_table_are_refused() -> None:
@@ -201,7 +202,7 @@ def test_counts_of_no_table_are_refused() -> None:
         compress_tables([table], {"wrds": torch.ones(600)}, Plan(ratio=4))
 
 
-@pytest.mark.parametrize("method", ["dpq", "ant", "low_rank"])
+@pytest.mark.parametrize("method", ["dpq", "opq", "ant", "low_rank"])
 def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
     counts = torch.ones(len(ROWS))
     counts[:60] = 100
@@ -209,14 +210,16 @@ def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
     cosines = []
     for given in ({}, {"words": counts}):
         layers, _ = compress_tables([table], given, Plan(method, ratio=8))
-        rows = layers["words"](torch.arange(60)).detach()
-        cosines.append(float(torch.cosine_similarity(rows, ROWS[:60]).mean()))
+        rows = layers["words"].rows(torch.arange(60)).detach()
+        cosines.append(float(torch.cosine_similarity(rows, ROWS[:60].double()).mean()))
     assert cosines[1] > cosines[0]
 
 
 def test_layers_that_learn_are_never_rows_of_integers() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
-    with pytest.raises(BadInputError, match="method: got 'rows' for layers that learn, expected one of dpq, ant, tt"):
+    with pytest.raises(
+        BadInputError, match="method: got 'rows' for layers that learn, expected one of dpq, opq, ant, tt"
+    ):
         compress_tables([table], {}, Plan("rows", ratio=3, trainable=True))
     for trainable in (False, True):
         _, (report,) = compress_tables([table], {}, Plan(ratio=3, trainable=trainable))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from edge_embed import workflow
 from edge_embed.compression import low_rank
+from edge_embed.compression.fitted import Fitted, Stored
 from edge_embed.lowering.dense import program_tables, with_packed
-from edge_embed.packed.form import Packed
 from edge_embed.program.load import capture_program, rewrite_program
 from edge_embed.program.program import Program
 
@@ -31,14 +32,14 @@ class Uses(nn.Module):
         return self.use(self, ids)
 
 
-def exact(program: Program) -> dict[str, Packed]:
-    """Packed forms with the same rows, up to rounding."""
-    tables = program_tables(program)
-    return {
-        table.name: low_rank.fit(table.weight, table.weight.shape[1], table.padding_idx).to_packed()
-        for table in tables
-        if not table.reason
-    }
+def exact(program: Program, rotation: Tensor | None = None) -> dict[str, Stored]:
+    """What has the same rows, up to rounding; with the rotation, where one is given."""
+    found = {}
+    for table in program_tables(program):
+        weight = table.weight if rotation is None else table.weight.float() @ rotation.T
+        fitted = Fitted(low_rank.fit(weight, weight.shape[1], table.padding_idx), rotation)
+        found |= {} if table.reason else {table.name: fitted.stored(table.rotates)}
+    return found
 
 
 USES: dict[str, Callable[..., Tensor]] = {
@@ -63,6 +64,89 @@ def test_every_use_of_a_table_is_replaced(use: str, padding_idx: int | None) -> 
         torch.testing.assert_close(small.run(ids), program.run(ids))
     assert not any(name.startswith("words.weight") for name, _ in small.module.named_buffers())
     torch.testing.assert_close(program.run(IDS)[0], Uses(USES[use], padding_idx=padding_idx)(IDS).detach())
+
+
+ROTATION = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(0))).Q
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("use", USES)
+def test_a_rotation_stands_beside_every_use(use: str, dtype: torch.dtype) -> None:
+    program = capture_program(Uses(USES[use], padding_idx=0).to(dtype), IDS)
+    (table,) = program_tables(program)
+    assert table.rotates == "beside"
+    small = with_packed(program, exact(program, ROTATION))
+    of_float16 = {"rtol": 1e-2, "atol": 3e-2} if dtype == torch.float16 else {}
+    for ids in (IDS, OTHER_IDS):
+        torch.testing.assert_close(small.run(ids), program.run(ids), **of_float16)
+    assert torch.equal(small.module.weight("words.rotation"), ROTATION)
+
+
+TAKERS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Linear(6, 3),
+    "dropout": lambda: nn.Sequential(nn.Dropout(), nn.Linear(6, 3, bias=False)),
+    "lstm": lambda: nn.LSTM(6, 4, num_layers=2, bidirectional=True, batch_first=True),
+    "no biases": lambda: nn.LSTM(6, 4, bidirectional=True, bias=False),
+    "gru": lambda: nn.GRU(6, 4),
+    "rnn": lambda: nn.RNN(6, 4, nonlinearity="relu"),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_rotation_goes_into_the_one_layer_that_takes_the_rows(taker: str) -> None:
+    torch.manual_seed(0)
+    program = capture_program(nn.Sequential(nn.Embedding(40, 6), TAKERS[taker]()).eval(), IDS)
+    table = next(table for table in program_tables(program) if table.looks_up)
+    assert table.rotates == "folded"
+    small = with_packed(program, {table.name: exact(program, ROTATION)[table.name]})
+    for ids in (IDS, OTHER_IDS):
+        torch.testing.assert_close(small.run(ids), program.run(ids))
+    weights = [dict(each.module.named_buffers()) for each in (program, small)]
+    assert not any("rotation" in name for name in weights[1])
+    turned = [name for name, weight in weights[1].items() if not torch.equal(weight, weights[0].get(name, weight))]
+    assert len(turned) == (2 if taker in ("lstm", "no biases") else 1)
+
+
+def test_a_rotation_of_bags_goes_into_a_layer_too() -> None:
+    given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 3])
+
+    class Bags(nn.Module):
+        def __init__(self, mode: str) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.words, self.layer = nn.EmbeddingBag(40, 6, mode=mode), nn.Linear(6, 3)
+
+        def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+            return self.layer(self.words(ids, offsets))  # type: ignore[no-any-return]
+
+    for mode in ("sum", "mean"):
+        program = capture_program(Bags(mode), given)
+        assert program_tables(program)[0].rotates == "folded"
+        stored = {"words": exact(program, ROTATION)["words"]}
+        torch.testing.assert_close(with_packed(program, stored).run(*given), program.run(*given))
+    assert program_tables(capture_program(Bags("max"), given))[0].rotates == "never"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        lambda model, ids: (model.layer(model.words(ids)), model.words(ids)),  # looked up twice
+        lambda model, ids: (model.layer(rows := model.words(ids)), rows.sum()),
+        lambda model, ids: model.layer(model.layer(model.words(ids))),  # its weight works elsewhere too
+        lambda model, ids: nn.functional.linear(model.layer.weight, model.words(ids)[0]),  # as the weight
+        lambda model, ids: model.layer(model.words(ids).relu()),
+        lambda model, ids: nn.functional.linear(model.words(ids), model.layer.weight * 2),
+    ],
+    ids=["look-ups", "rows", "weight", "as weight", "relu", "computed"],
+)
+def test_a_rotation_is_not_folded_where_others_take_part(others: Callable[..., Any]) -> None:
+    model = Uses(others)
+    model.layer = nn.Linear(6, 6)
+    program = capture_program(model, IDS)
+    (table,) = (table for table in program_tables(program) if table.looks_up)
+    assert table.rotates == "beside"
+    small = with_packed(program, {"words": exact(program, ROTATION)["words"]})
+    torch.testing.assert_close(small.run(OTHER_IDS), program.run(OTHER_IDS))
 
 
 class Neighbours(nn.Module):

@@ -21,8 +21,8 @@ _LEARNED = {"dense", "dpq", "ant", "tt"}
 METHODS = {
     "ag_news": _LEARNED,
     "amazon_video": _LEARNED,
-    "pretrained": {"dense", "dpq", "ant", "low_rank"},
-    "sentence_encoder": {"dense", "dpq", "dpq_distilled"},
+    "pretrained": {"dense", "dpq", "opq", "ant", "low_rank"},
+    "sentence_encoder": {"dense", "dpq", "opq", "dpq_distilled"},
     "wikitext2": _LEARNED,
 }
 NAMES = tuple(METHODS)
@@ -104,6 +104,8 @@ class TestQuickRuns:
         assert max(perplexity.values()) < 1.15 * perplexity["words dense"]
         assert rows["words dpq"]["ratio"] > 10
         assert rows["words ant"]["ratio"] > 15
+        assert perplexity["words opq"] < 0.98 * perplexity["words ant"]  # as large, and without a rotation no nearer
+        assert rows["words opq"]["ratio"] > 15
         assert same["thai dpq"] > 0.95
         assert min(same.values()) > 0.8
         films = scores(rows, "same films")

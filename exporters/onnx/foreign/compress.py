@@ -51,9 +51,9 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
         found = dense_tables(file)
         job = job.renamed({table.constant: table.name for table in found})
         tables = [_read(file, table) for table in job.chosen(found, file.numbers)]
-    layers, reports = job.run(tables)
+    fitted, reports = job.run(tables)
     with damaged(file.path):
-        made = {table: layers[table.name].to_packed() for table in tables if table.name in layers}
+        made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
         replace_tables(file.model, file.opset, made)
     return reports
 

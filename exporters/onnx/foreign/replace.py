@@ -5,6 +5,8 @@
     MatMul (hidden, Transpose (table))        <X>Logits (hidden, tensors)
     Gemm (hidden, table, bias), transB = 1    the same, and an Add
 
+A rotation of the rows is one more ``MatMul``, of rows with it, and of hidden states with its transpose, in float32.
+
 ``Gather`` counts negative ids from the end, the packed look-up refuses them: what is below 0 gets n more first, so
 each id means what it meant, and those out of range are refused as before. Whatever else is in the file stays.
 """
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from edge_embed.compression.fitted import ROTATION, Stored
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bodies import METHODS, OPERATORS, Body, check_count, needed_bodies
 from edge_embed.exporters.onnx.foreign.names import Names
@@ -23,20 +26,20 @@ from edge_embed.exporters.onnx.foreign.tables import OnnxTable
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
 from edge_embed.lowering.graph import METHODS as LOWERED
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.form import Use
 from edge_embed.packed.manifest import parse_manifest, write_manifest
 
 _LEAST_IR = 8  # which has functions
 _ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 
 
-def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Packed]) -> None:
+def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> None:
     """Change a model.
 
     Args:
         model: the one that the tables are of.
         opset: of its standard operators, from that of our functions on.
-        tables: packed forms of the same n and d, of those that need not stay.
+        tables: what is stored, of the same n and d, of those that need not stay.
 
     Raises:
         BadInputError: if tables of one method differ in the number of their tensors, or the model has functions or
@@ -44,19 +47,19 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Pac
     """
     names, before = Names(model), _manifest(model)
     known = set() if before is None else set(parse_manifest(before, 0).tables)
-    stored: dict[str, Packed] = {}
+    named: dict[str, Stored] = {}
     nodes: dict[int, list[NodeProto]] = {}
-    for table, packed in tables.items():
-        name = names.free_table(table.name, packed.tensors(), known | stored.keys())
-        stored[name] = packed
-        nodes |= _Replacement(model, names, table, name, packed).run()
+    for table, stored in tables.items():
+        name = names.free_table(table.name, stored.arrays(), known | named.keys())
+        named[name] = stored
+        nodes |= _Replacement(model, names, table, name, stored).run()
     gone = {name for table in tables for name in (table.constant, *table.twins)}
     gone |= {name for table in tables for place in table.helpers for name in model.graph.node[place].output}
     _put_in(model, nodes)
     _drop(model.graph, gone)
-    _add_tensors(model, stored)
+    _add_tensors(model, named)
     _add_bodies(model, opset)
-    _set_manifest(model, write_manifest(stored, before))
+    _set_manifest(model, write_manifest({name: stored.plain for name, stored in named.items()}, before))
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,10 @@ class _Stored:
 class _Replacement:
     """The nodes of one table."""
 
-    def __init__(self, model: ModelProto, names: Names, table: OnnxTable, name: str, packed: Packed) -> None:
-        self._model, self._names, self._table, self._packed = model, names, table, packed
-        self._name = name
+    def __init__(self, model: ModelProto, names: Names, table: OnnxTable, name: str, stored: Stored) -> None:
+        self._model, self._names, self._table, self._name = model, names, table, name
+        self._packed, self._rotation = stored.plain, stored.rotation
+        packed = stored.plain
         (method,) = (method for method in LOWERED if method.name == packed.method)
         (self._method,) = (one for one in METHODS if one.operators is method.operators(packed))
         tensors: list[Any] = [_Stored(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
@@ -92,11 +96,32 @@ class _Replacement:
         ids, rows = gather.input[1], gather.output[0]
         if ids not in self._places:
             yield from self._count_from_0(ids)
-        is_cast = self._packed.row_type != self._table.dtype
-        found = self._names.free(f"{rows}.packed") if is_cast else rows
+        is_plain = self._packed.row_type == self._table.dtype and self._rotation is None
+        found = rows if is_plain else self._names.free(f"{rows}.packed")
         yield self._node("rows", [self._places[ids]], found, gather.name)
-        if is_cast:
+        if self._rotation is not None:
+            yield from self._rotated(found, self._packed.row_type, rows)
+        elif not is_plain:
             yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[self._table.dtype])
+
+    def _rotated(self, given: str, dtype: str, result: str, is_head: bool = False) -> Iterator[NodeProto]:
+        """``result``, of the type of the table: rows of a type times the rotation, or hidden states turned back."""
+        names = given, f"{self._name}.{ROTATION}"
+        assert self._rotation is not None
+        factors = []
+        for name, kind in zip(names, (dtype, self._rotation.dtype.name), strict=True):
+            factors.append(name if kind == "float32" else self._names.free(f"{result}.wide"))
+            if kind != "float32":
+                yield self._plain("Cast", [name], factors[-1], to=TensorProto.FLOAT)
+        if is_head:
+            turned = self._names.free(f"{result}.transposed")
+            yield self._plain("Transpose", factors[1:], turned)
+            factors[1] = turned
+        is_wide = self._table.dtype == "float32"
+        product = result if is_wide else self._names.free(f"{result}.product")
+        yield self._plain("MatMul", factors, product)
+        if not is_wide:
+            yield self._plain("Cast", [product], result, to=_ONNX_TYPES[self._table.dtype])
 
     def _count_from_0(self, ids: str) -> Iterator[NodeProto]:
         prefix = f"{self._name}.{ids}"
@@ -113,6 +138,9 @@ class _Replacement:
 
     def _logits(self, product: NodeProto) -> Iterator[NodeProto]:
         hidden, bias, result = product.input[0], [*product.input[2:]], product.output[0]
+        if self._rotation is not None:
+            given, hidden = hidden, self._names.free(f"{result}.turned")
+            yield from self._rotated(given, self._table.dtype, hidden, is_head=True)
         if product.op_type != "Gemm" or not any(bias):
             yield self._node("logits", [hidden], result, product.name)
             return
@@ -149,9 +177,9 @@ def _drop(graph: GraphProto, gone: Container[str]) -> None:
             del graph.quantization_annotation[place]
 
 
-def _add_tensors(model: ModelProto, tables: Mapping[str, Packed]) -> None:
-    for name, packed in tables.items():
-        for key, array in packed.tensors().items():
+def _add_tensors(model: ModelProto, tables: Mapping[str, Stored]) -> None:
+    for name, stored in tables.items():
+        for key, array in stored.arrays().items():
             model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), f"{name}.{key}"))
 
 

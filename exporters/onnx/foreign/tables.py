@@ -88,7 +88,7 @@ def _table(label: str, name: str, tensor: TensorProto, uses: _Uses, twins: tuple
     places = tuple(uses.lookups), tuple(uses.heads), tuple(uses.helpers)
     count = max(1, len(uses.lookups) + len(uses.heads))
     return OnnxTable(
-        label, _unread(tensor), None, count, True, reason, name, twins, dtype_name(tensor.data_type), *places
+        label, _unread(tensor), None, count, True, reason, "beside", name, twins, dtype_name(tensor.data_type), *places
     )
 
 
@@ -286,4 +286,6 @@ def _gathered(initializers: Iterable[TensorProto], nodes: Iterable[NodeProto]) -
 
 def _inner_table(name: str, tensor: TensorProto, where: str, others: Iterable[str]) -> OnnxTable:
     label = name if name not in others else f"{where}: {name}"
-    return OnnxTable(label, _unread(tensor), None, 1, True, f"it is inside {where}, which stays as it is", name)
+    return OnnxTable(
+        label, _unread(tensor), None, 1, True, f"it is inside {where}, which stays as it is", constant=name
+    )

@@ -77,6 +77,14 @@ def packed_tables(path: Path) -> dict[str, Packed]:
     return found
 
 
+def rows_of(small: Path, name: str) -> np.ndarray:
+    """Of a packed table of a file, times its rotation if there is one."""
+    packed = packed_tables(small)[name]
+    rows = packed.rows(np.arange(packed.num_embeddings))
+    rotations = [each for each in onnx.load(small).graph.initializer if each.name == f"{name}.rotation"]
+    return rows @ numpy_helper.to_array(rotations[0]).astype(np.float32) if rotations else rows
+
+
 def with_rows(made: onnx.ModelProto, rows: Mapping[str, np.ndarray]) -> bytes:
     """The dense model with other numbers in its tables, in their types."""
     for tensor in made.graph.initializer:

@@ -20,7 +20,7 @@ import edge_embed
 from edge_embed.exporters.onnx.foreign.compress import CompressedFile
 from edge_embed.inspection.inspect import inspect_file
 
-from .foreign_models import COLUMNS, ROWS, look_up, model, packed_tables, run, saved, table, with_rows
+from .foreign_models import COLUMNS, ROWS, look_up, model, packed_tables, rows_of, run, saved, table, with_rows
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 
@@ -28,6 +28,7 @@ EPS = np.finfo(np.float32).eps
 DPQ = {"num_codes": 32, "num_groups": 4}
 SIZES: dict[str, dict[str, Any]] = {
     "dpq": DPQ,
+    "opq": DPQ,
     "ant": {"num_anchors": 16, "nonzeros": 2},
     "tt": {"rank": 4},
     "low_rank": {"rank": 4},
@@ -49,8 +50,7 @@ def agree(source: Path, small: Path, feeds: dict[str, np.ndarray], tensors: dict
     Rows of DPQ are stored numbers; those of other methods are sums of at most 64 products, in another order. A product
     with all rows, another sum of d terms, has the sizes of hidden states and rows.
     """
-    packed = packed_tables(small)
-    rows = {dense: packed[name].rows(np.arange(packed[name].num_embeddings)) for dense, name in tensors.items()}
+    rows = {dense: rows_of(small, name) for dense, name in tensors.items()}
     expected = ort.InferenceSession(with_rows(onnx.load(source), rows)).run(None, feeds)
     largest = max(float(np.abs(array).max()) for array in rows.values())
     for portable in (True, False):
@@ -182,8 +182,7 @@ def test_a_tied_head_follows_its_table(
     assert [found.uses for found in report.tables] == [2]
     made = onnx.load(small)
     assert {"words.weight", "folded"}.isdisjoint({tensor.name for tensor in made.graph.initializer})
-    packed = packed_tables(small)["words"]
-    rows = packed.rows(np.arange(ROWS))
+    rows = rows_of(small, "words")
     dense = onnx.load(source)
     expected = with_rows(dense, {"words.weight": rows, "folded": rows.T})
     wanted = ort.InferenceSession(expected).run(None, {"ids": IDS})

@@ -48,6 +48,7 @@ def answers(path: Path, ids: np.ndarray) -> np.ndarray:
     ("method", "sizes"),
     [
         ("dpq", SIZES),
+        ("opq", {**SIZES, "value_type": "float16"}),
         ("ant", {"num_anchors": 20, "nonzeros": 3, "weight_type": "int8"}),
         ("tt", {"rank": 6}),
         ("tr", {"rank": 3}),
@@ -63,7 +64,7 @@ def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, 
     assert (report.dense_bytes, report.compressed_bytes) == (dense.stat().st_size, small.stat().st_size)
     # What a file of the same rows as a dense table answers.
     layer, _ = edge_embed.compress(nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS))), method, **sizes)
-    same = write_foreign(tmp_path / "same.tflite", layer[0].to_packed().rows(np.arange(600)).astype(np.float32))
+    same = write_foreign(tmp_path / "same.tflite", layer(torch.arange(600)).numpy())
     ids = np.array([[0, 599, 17, 17]], np.int32)
     np.testing.assert_allclose(answers(small, ids), answers(same, ids), rtol=1e-5, atol=1e-5)
     assert read_foreign(small).attached[0][0][1] == b"a\nb\n"

@@ -1,0 +1,74 @@
+"""A rotation of the rows of a packed table, in the graph of a program.
+
+    rows = P R                          a product beside a look-up or a bag of sums or means
+    logits = (h R^T) P^T                in front of a head
+    (P R) W^T = P (W R^T)^T             or none: where one layer alone takes all rows, its weight W [m, d] turns instead
+
+A layer is a linear or a recurrent one; copies, which dropout of a saved model is, may lie between it and the table.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from edge_embed.ops.recurrent import OPERATORS as RECURRENT
+
+_ATEN = torch.ops.aten
+_HAS_BIASES, _IS_BIDIRECTIONAL = 3, 7  # places of a recurrent operator's arguments
+_WEIGHTS = 2  # of a direction of a layer: of what it takes, and of its state
+
+
+def turned_weights(rows: fx.Node) -> list[str]:
+    """Names of the weights that a rotation of these rows can go into; none where something else takes the rows too."""
+    taken = list(_takers(rows))
+    if len(taken) != 1 or taken[0] is None:
+        return []
+    is_own = all(weight.op == "get_attr" and len(weight.users) == 1 for weight in taken[0])
+    return [str(weight.target) for weight in taken[0]] if is_own else []
+
+
+def turned(weight: Tensor, rotation: Tensor) -> Tensor:
+    """W [m, d] -> W R^T."""
+    return (weight.double() @ rotation.double().T).to(weight.dtype)
+
+
+def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtype, is_head: bool = False) -> fx.Node:
+    """Rows P R, or of a head hidden states h R^T: in float32, and then in this type.
+
+    Args:
+        graph: where it is added.
+        rows: P or h [*, d].
+        rotation: R [d, d], float32 or float16.
+        dtype: of the result.
+        is_head: whether they are hidden states.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    left, right = (graph.call_function(_ATEN.to.dtype, (node, wide)) for node in (rows, rotation))
+    if is_head:
+        right = graph.call_function(_ATEN.t.default, (right,))
+    product = graph.call_function(_ATEN.matmul.default, (left, right))
+    return product if dtype == wide else graph.call_function(_ATEN.to.dtype, (product, dtype))
+
+
+def _takers(rows: fx.Node) -> Iterator[Sequence[fx.Node] | None]:
+    """For each node that takes the rows, the weights that these are multiplied with; None where it does otherwise."""
+    for user in rows.users:
+        if user.target == _ATEN.sym_size.int:
+            continue
+        if user.target == _ATEN.clone.default:
+            yield from _takers(user)
+        elif user.target == _ATEN.linear.default and user.args[0] is rows and rows not in user.args[1:]:
+            yield [user.args[1]]  # type: ignore[list-item]  # a weight
+        elif user.target in RECURRENT.values() and user.args[0] is rows:
+            yield _first_weights(user.args)
+        else:
+            yield None
+
+
+def _first_weights(args: tuple[Any, ...]) -> list[fx.Node]:
+    """Of the first layer of a recurrent operator, for each direction the one that what comes in is multiplied with."""
+    each = 2 * _WEIGHTS if args[_HAS_BIASES] else _WEIGHTS
+    directions = 2 if args[_IS_BIDIRECTIONAL] else 1
+    return [args[2][each * direction] for direction in range(directions)]
