@@ -205,7 +205,8 @@ def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:
             f"{found.dense_bytes:,} of the dense table: use smaller sizes"
         )
     if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
+        remedy = "use larger sizes" if plan.options else "allow more bytes or a lower cosine"
         raise ParityError(
             f"{setting.method} {setting}: the mean cosine is {found.mean_cosine:.4f}, expected {plan.min_cosine:g} or "
-            "more: use larger sizes"
+            f"more: {remedy}"
         )

@@ -15,9 +15,9 @@ def rename_dimensions(model: ir.Model, program: Program) -> None:
             if isinstance(size, ir.SymbolicDim) and isinstance(name, str):
                 names[str(size.value)] = name
     for value in values_of(model):
-        for axis, size in enumerate(value.shape or ()):
-            if isinstance(size, ir.SymbolicDim) and value.shape is not None:
-                value.shape[axis] = names.get(str(size.value))
+        if value.shape is not None:  # a new one, for several values may share one, which is frozen then
+            sizes = [names.get(str(size.value)) if isinstance(size, ir.SymbolicDim) else size for size in value.shape]
+            value.shape = ir.Shape(sizes)
 
 
 def values_of(model: ir.Model) -> Iterator[ir.Value]:

@@ -197,6 +197,20 @@ def test_several_inputs_and_outputs_keep_their_names(export, make_table):
     exported.assert_bit_exact(some_ids((5, 1)), some_ids((5,), torch.int32))
 
 
+def test_padding_that_the_model_masks_itself(export, make_table):
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = make_table(padding_idx=0)
+
+        def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.words(ids) * (ids != 0)[..., None], (ids != 0).sum(1)
+
+    exported = export(Masked())
+    for shape in ((2, 3), (4, 1)):
+        exported.assert_bit_exact(some_ids(shape))
+
+
 def test_one_example_tensor_for_two_inputs(export, make_table):
     """torch.export takes one tensor object given twice for one input; then half of the ids would be ignored."""
 
