@@ -149,6 +149,12 @@ class Graph:
         """[B, i, k] times [B, k, j]."""
         return self._add("BATCH_MATMUL", [left, right], left.dtype, (*left.shape[:-1], right.shape[-1]))
 
+    def rows_times(self, rows: Tensor, matrix: Tensor) -> Tensor:
+        """Each row [*, k] times a matrix [k, m]."""
+        if len(rows.shape) > 1:
+            return self.batch_matmul(rows, matrix)
+        return self.reshape(self.batch_matmul(self.reshape(rows, (1, -1)), matrix), matrix.shape[1:])
+
     def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
         """Another shape of the same numbers, with -1 once at most."""
         return self._add("RESHAPE", [tensor, self.constant(shape)], tensor.dtype, shape, newShape=list(shape))

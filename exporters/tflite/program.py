@@ -1,4 +1,4 @@
-"""A program of tables alone in TFLite: rows and bags, and the few operators of torch that layers put around them.
+"""A program of tables alone in TFLite: rows and bags, and the few operators of torch that stand around them.
 
 It needs no converter, and its sizes stay dynamic.
 """
@@ -81,7 +81,12 @@ class _Translation:
         return result
 
     def _value(self, node: fx.Node) -> Any:
-        return self._values[node]
+        if node.op != "get_attr":
+            return self._values[node]
+        weight = self._lowered.program.module.weight(str(node.target))
+        if weight.dtype == torch.bfloat16:
+            raise UnsupportedError("a weight in bfloat16")
+        return self._graph.constant(weight.numpy(force=True), dtype_name(weight.dtype))
 
 
 def _shapes(program: Program, outputs: Mapping[str, Tensor]) -> dict[str, list[str]]:
@@ -99,7 +104,7 @@ def _named_outputs(program: Program, found: list[Tensor | None]) -> dict[str, Te
     return outputs
 
 
-# The operators of torch that `edge_embed.layers` make around a use of a table: flattened ids, bounds of bags, casts.
+# The operators of torch that stand around a use of a table: flattened ids, bounds of bags, casts, rotations of rows.
 
 
 def _to_copy(graph: Graph, tensor: Tensor, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
@@ -132,6 +137,12 @@ def _multiply(graph: Graph, left: Tensor, right: Any) -> Tensor:
     return graph.binary("MUL", left, _tensor(graph, right, left))
 
 
+def _matmul(graph: Graph, left: Tensor, right: Tensor) -> Tensor:
+    if len(right.shape) != 2:
+        raise UnsupportedError(f"a product with a tensor of rank {len(right.shape)}")
+    return graph.rows_times(left, right)
+
+
 def _tensor(graph: Graph, value: Any, like: Tensor) -> Tensor:
     return value if isinstance(value, Tensor) else graph.constant(value, like.dtype)
 
@@ -141,6 +152,7 @@ _TRANSLATIONS: Mapping[Any, Callable[..., Tensor]] = {
     torch.ops.aten._to_copy.default: _to_copy,
     torch.ops.aten.arange.default: _arange,
     torch.ops.aten.cat.default: Graph.concatenate,
+    torch.ops.aten.matmul.default: _matmul,
     torch.ops.aten.mul.Tensor: _multiply,
     torch.ops.aten.new_full.default: _new_full,
     torch.ops.aten.sym_size.int: _size,

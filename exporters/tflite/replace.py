@@ -183,7 +183,8 @@ class _Replacement:
         (made,), line = add_use(added, "rows", own, stored.plain, self._layouts[own].name, [given])
         made = added.cast(made, "float32")
         if stored.rotation is not None:
-            made = _rotated(added, made, given, stored.rotation)
+            rotation = added.constant(stored.rotation, stored.rotation.dtype.name)
+            made = added.rows_times(made, added.cast(rotation, "float32"))
         graph.operators[-1].outputs = [result]
         del graph.tensors[made.index]  # the last one
         kept = graph.tensors[result]
@@ -193,13 +194,6 @@ class _Replacement:
             name_kept = kept.name.decode()
             line = None if " " in name_kept else line.replace(f" output={made.name} ", f" output={name_kept} ")
         self._lines.append(line)
-
-
-def _rotated(graph: Graph, rows: Tensor, ids: Tensor, rotation: NDArray[np.floating[Any]]) -> Tensor:
-    """Rows [*ids, d] times a rotation [d, d]."""
-    factor = graph.cast(graph.constant(rotation, rotation.dtype.name), "float32")
-    dim = len(rotation)
-    return graph.reshape_like(graph.batch_matmul(graph.reshape(rows, (-1, dim)), factor), ids, dim)
 
 
 def _attach(file: ForeignFile, path: Path) -> None:

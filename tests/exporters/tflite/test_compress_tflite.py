@@ -70,6 +70,17 @@ def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, 
     assert read_foreign(small).attached[0][0][1] == b"a\nb\n"
 
 
+@pytest.mark.parametrize("value_type", ["float16", "float32"])
+@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (2, 1, 3)])
+def test_rotated_rows_of_a_saved_model_stay_dynamic(value_type, shape, tmp_path):
+    model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
+    edge_embed.save(model, tmp_path / "dense.pt", torch.zeros(shape, dtype=torch.int64))
+    edge_embed.compress(tmp_path / "dense.pt", "opq", output=tmp_path / "small.pt", **SIZES, value_type=value_type)
+    report = edge_embed.export(tmp_path / "small.pt", "tflite", tmp_path / "small.tflite")
+    assert len(report.dynamic["input"]) == len(shape)
+    assert edge_embed.validate(tmp_path / "small.pt", tmp_path / "small.tflite").passed
+
+
 def test_the_command_finds_a_setting_and_says_what_it_wrote(tmp_path):
     rows = np.random.default_rng(6).normal(size=(3000, DIM)).astype(np.float32)
     np.save(tmp_path / "counts.npy", np.arange(3000.0))
