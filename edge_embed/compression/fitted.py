@@ -66,7 +66,8 @@ class Stored:
     @property
     def rotation_nbytes(self) -> int:
         """Bytes of the rotation; none where it is folded."""
-        return self.arrays()[ROTATION].nbytes if ROTATION in self.arrays() else 0
+        beside = self.arrays().get(ROTATION)
+        return 0 if beside is None else beside.nbytes
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a file has of it, by name; a rotation that is folded is a part of something else."""

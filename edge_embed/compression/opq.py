@@ -6,7 +6,6 @@ The rotation belongs to what the model does with rows: a product [d] x [d, d] af
 part of the weight of the next layer.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,30 +26,25 @@ def fit(
     padding_idx: int | None = None,
     *,
     counts: Tensor | None = None,
-    trainable: bool = False,
-    runs: int = 3,
-    seed: int = 0,
     kept: Kept = NOTHING,
-    on_block: Callable[[int], None] = lambda rows: None,
     processes: Processes = ALONE,
+    **options: Any,
 ) -> Fitted:
     """A `DPQEmbedding` and a rotation that give rows near to those of a dense table.
 
-    Arguments and errors are those of `dpq.fit`; the rotation does not learn.
+    Arguments, ``options`` too, and errors are those of `dpq.fit`; the rotation does not learn.
 
     Returns:
         Both, float32 on the CPU.
     """
     n, dim = table_size(weight)
-    shape = dpq.without_numbers(n, dim, num_codes, num_groups, padding_idx=padding_idx)
-    weights = row_weights(counts, n, shape.padding_idx)
-    table = DenseTable(weight, shape.padding_idx, processes=processes)
-    own = kept.of_table(table, weights, "opq", num_groups)
+    padding_idx = dpq.without_numbers(n, dim, num_codes, num_groups, padding_idx=padding_idx).padding_idx
+    weights = row_weights(counts, n, padding_idx)
+    table = DenseTable(weight, padding_idx, processes=processes)
 
     def find() -> Arrays:
         return {"rotation": find_rotation(table, weights, num_groups).numpy()}
 
-    rotation = torch.from_numpy(own("rotation", find)["rotation"])
-    given: dict[str, Any] = {"counts": counts, "trainable": trainable, "runs": runs, "seed": seed}
-    given |= {"kept": kept, "on_block": on_block, "processes": processes}
-    return Fitted(dpq.fit(weight, num_codes, num_groups, padding_idx, rotation=rotation, **given), rotation)
+    rotation = torch.from_numpy(kept.of_table(table, weights, "opq", num_groups)("rotation", find)["rotation"])
+    given: dict[str, Any] = {"counts": counts, "kept": kept, "processes": processes, "rotation": rotation}
+    return Fitted(dpq.fit(weight, num_codes, num_groups, padding_idx, **given, **options), rotation)

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.bag import Bag
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.ops.topk import TopK
@@ -31,8 +32,8 @@ class RotatedEmbedding(nn.Module):
 
     def __init__(self, embedding: CompressedEmbedding, rotation: Tensor) -> None:
         super().__init__()
-        check_rotation(rotation, embedding.embedding_dim)
-        if getattr(embedding, "mode", None) == "max":
+        _check_rotation(rotation, embedding.embedding_dim)
+        if isinstance(embedding, Bag) and embedding.mode == "max":
             raise BadInputError(
                 "embedding: got a bag of mode 'max', which a rotation changes: expected 'sum' or 'mean'"
             )
@@ -63,7 +64,7 @@ class RotatedOutput(nn.Module):
 
     def __init__(self, output: TiedOutput, rotation: Tensor) -> None:
         super().__init__()
-        check_rotation(rotation, output.in_features)
+        _check_rotation(rotation, output.in_features)
         self.output = output
         self.register_buffer("rotation", rotation)
 
@@ -85,7 +86,7 @@ def rotated(layer: CompressedEmbedding | TiedOutput, rotation: Tensor) -> Rotate
     return RotatedOutput(layer, rotation) if isinstance(layer, TiedOutput) else RotatedEmbedding(layer, rotation)
 
 
-def check_rotation(rotation: Tensor, dim: int) -> None:
+def _check_rotation(rotation: Tensor, dim: int) -> None:
     """Refuse what is no float tensor [d, d]."""
     if not rotation.is_floating_point() or rotation.shape != (dim, dim):
         got = f"{str(rotation.dtype).removeprefix('torch.')} {list(rotation.shape)}"

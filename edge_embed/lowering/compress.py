@@ -53,7 +53,7 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
 def compress_program(program: Program, job: Job) -> CompressedProgram:
     """Replace nodes; the program itself stays as it is."""
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
-    tables = program_tables(program)
+    tables = program_tables(program, job.names)
     _check_left(program, tables, job)
     found, reports = job.run(job.chosen(tables, numbers))
     rotates = {table.name: table.rotates for table in tables}

@@ -6,7 +6,7 @@ all of which it multiplies (``linear`` or ``matmul``: a head). One that another 
 
 import operator
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,11 +69,17 @@ class _Call:
         return None if row is None or row < 0 else row
 
 
-def program_tables(program: Program) -> list[FoundTable]:
-    """All tables of a program, in its order, with the weights of its linear layers."""
+def program_tables(program: Program, wanted: Collection[str] = ()) -> list[FoundTable]:
+    """All tables of a program, in its order, with the weights of its linear layers.
+
+    Args:
+        program: it stays as it is.
+        wanted: names of tables that are to be compressed even if no rows are looked up: no rotation goes into those.
+    """
     by_weight = _calls_by_weight(program.module.graph)
     names = _table_names(program, by_weight)
-    return [_found(table, program.module.weight(name), by_weight[name]) for name, table in names.items()]
+    packed = {name for name, table in names.items() if table in wanted}
+    return [_found(table, program.module.weight(name), by_weight[name], packed) for name, table in names.items()]
 
 
 def _table_names(program: Program, by_weight: Mapping[str, Sequence[_Call | fx.Node]]) -> dict[str, str]:
@@ -84,22 +90,23 @@ def _table_names(program: Program, by_weight: Mapping[str, Sequence[_Call | fx.N
     return {name: owner_of(name) if owners[owner_of(name)] == 1 else name for name in found}
 
 
-def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node]) -> FoundTable:
-    """A table and its uses."""
+def _found(name: str, weight: Tensor, calls: Sequence[_Call | fx.Node], packed: Set[str]) -> FoundTable:
+    """A table and its uses, where weights of these names are going to be packed."""
     uses = [call for call in calls if isinstance(call, _Call)]
     others = [call for call in calls if isinstance(call, fx.Node)]
     lookups, bags, heads = ([call.padding_idx for call in uses if call.use == use] for use in ("rows", "bag", "logits"))
     padding_idx, clash = padding_row(weight, lookups, bags, bool(heads))
     reason = f"{_spelled(others[0])} takes it too" if others else clash
-    return FoundTable(name, weight, padding_idx, len(uses), bool(lookups or bags), reason, _rotates(uses))
+    return FoundTable(name, weight, padding_idx, len(uses), bool(lookups or bags), reason, _rotates(uses, packed))
 
 
-def _rotates(uses: Sequence[_Call]) -> Rotates:
+def _rotates(uses: Sequence[_Call], packed: Set[str]) -> Rotates:
     """What becomes of a rotation of the rows of a table with these uses."""
     if any(call.use == "bag" and call.leading[3] == "max" for call in uses):
         return "never"
-    is_folded = len(uses) == 1 and uses[0].use != "logits" and turned_weights(uses[0].node)
-    return "folded" if is_folded else "beside"
+    is_alone = len(uses) == 1 and uses[0].use != "logits"
+    weights = turned_weights(uses[0].node) if is_alone else []
+    return "folded" if weights and packed.isdisjoint(weights) else "beside"
 
 
 def with_packed(program: Program, tables: Mapping[str, Stored]) -> Program:

@@ -63,7 +63,7 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Tensor:
     """A packed tensor of the model."""
 
     name: str
@@ -75,11 +75,11 @@ class _Replacement:
 
     def __init__(self, model: ModelProto, names: Names, table: OnnxTable, name: str, stored: Stored) -> None:
         self._model, self._names, self._table, self._name = model, names, table, name
-        self._packed, self._rotation = stored.plain, stored.rotation
-        packed = stored.plain
+        packed = self._packed = stored.plain
+        self._rotation = stored.rotation
         (method,) = (method for method in LOWERED if method.name == packed.method)
         (self._method,) = (one for one in METHODS if one.operators is method.operators(packed))
-        tensors: list[Any] = [_Stored(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
+        tensors: list[Any] = [_Tensor(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
         inputs, attributes = self._method.table(*method.arguments(packed, tensors))
         self._attributes: dict[str, Any] = attributes
         self._inputs = [tensor.name for tensor in inputs]
