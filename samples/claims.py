@@ -95,20 +95,29 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
     """What all seeds together say of a method."""
     dense = {trial.seed: trial for trial in trials if trial.method == "dense"}
     own = [trial for trial in trials if trial.method == method]
-    ratio = np.mean([dense[trial.seed].table_bytes / trial.table_bytes for trial in own])
+    beside = [] if method == "dense" else [dense[trial.seed] for trial in own]
     return {
         "method": method,
         "setting": own[0].setting,
-        "ratio": float(ratio),
-        "score": _interval([trial.test for trial in own]),
-        "difference": None if method == "dense" else _interval([trial.test - dense[trial.seed].test for trial in own]),
+        "ratio": float(np.mean([dense[trial.seed].table_bytes / trial.table_bytes for trial in own])),
+        **_compared([trial.test for trial in own], [trial.test for trial in beside]),
         "cut down": {
             way: _interval([trial.cut_down[way] - trial.test for trial in own])
             for way in WAYS
             if all(way in trial.cut_down for trial in own)
         },
+        "further": {
+            name: _compared([trial.further[name] for trial in own], [trial.further[name] for trial in beside])
+            for name in own[0].further
+        },
         "step cost": float(np.median(costs)),
     }
+
+
+def _compared(scores: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
+    """What the seeds scored, and the differences from the dense model within a seed; none of that model itself."""
+    differences = [score - other for score, other in zip(scores, dense, strict=False)]
+    return {"score": _interval(scores), "difference": _interval(differences) if dense else None}
 
 
 def _interval(values: Sequence[float]) -> dict[str, float]:
@@ -118,14 +127,16 @@ def _interval(values: Sequence[float]) -> dict[str, float]:
 
 
 def _markdown(results: Mapping[str, Any], quick: bool) -> str:
-    header = ["method", "ratio", results["metric"], "less dense", *(f"{way} at equal bytes" for way in WAYS), "step"]
+    further = list(results["methods"][0]["further"])
+    header = ["method", "ratio", results["metric"], "less dense", *(f"{way} at equal bytes" for way in WAYS)]
+    header += [column for name in further for column in (name, "less dense")] + ["step"]
     rows = [
         [
             row["method"],
             f"{row['ratio']:.1f}x",
-            _shown(row["score"], ""),
-            _shown(row["difference"], "+"),
+            *_columns(row),
             *(_shown(row["cut down"].get(way), "+") for way in WAYS),
+            *(shown for name in further for shown in _columns(row["further"][name])),
             f"{row['step cost']:.2f}x",
         ]
         for row in results["methods"]
@@ -135,6 +146,10 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
     choice = "Epochs were chosen by validation data, settings were not." if quick else _CHOICE
     notes = f"{means} {_NOTE} {choice}"
     return join([f"`{results['command']}` ({results['machine']})", table(header, rows), notes])
+
+
+def _columns(figures: Mapping[str, Any]) -> tuple[str, str]:
+    return _shown(figures["score"], ""), _shown(figures["difference"], "+")
 
 
 def _shown(interval: Mapping[str, float] | None, sign: str) -> str:

@@ -74,6 +74,10 @@ class Task(ABC, Generic[Model]):
     def example(self) -> Tensor | tuple[Tensor, ...]:
         """Ids as the exported model will get them; its sizes are examples too."""
 
+    def further(self, model: Model) -> Mapping[str, float]:
+        """Other figures of the test part, by name, which nothing is chosen by; under the same conditions."""
+        return {}
+
     def ids(self, batch: Batch) -> Sequence[Tensor]:
         """What a batch looks up in each table."""
         return batch[:1]

@@ -6,7 +6,7 @@ is drawn before the table, so differences are taken within a seed.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import process_time
 
 import numpy as np
@@ -35,6 +35,7 @@ class Trial:
         test: the same on the test part.
         table_bytes: of all tables as packed; float32 for dense ones.
         cut_down: the metric of the dense model of this seed with its tables cut down to as many bytes, by way.
+        further: what else the task measures of the test part, by name.
     """
 
     method: str
@@ -44,6 +45,7 @@ class Trial:
     test: float
     table_bytes: int
     cut_down: Mapping[str, float]
+    further: Mapping[str, float] = field(default_factory=dict)
 
 
 def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
@@ -69,7 +71,9 @@ def run_seed(
         nbytes = [table_bytes(table) for table in tables(model)]
         others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
-        trials.append(Trial(method, setting, seed, *scores, sum(nbytes), others))
+        with torch.no_grad():
+            further = task.further(model.eval())
+        trials.append(Trial(method, setting, seed, *scores, sum(nbytes), others, further))
     return trials
 
 

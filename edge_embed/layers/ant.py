@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding, check_count
+from edge_embed.layers.table import CompressedEmbedding, Memory, check_count
 from edge_embed.ops import ant
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators
@@ -250,7 +250,9 @@ class ANTEmbedding(CompressedEmbedding):
         """The transform [n, A]."""
         return self.transform
 
-    def training_rows(self, transform: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(
+        self, transform: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+    ) -> Tensor:
         """Rows [B, d] of rows [B, A] of the transform by eq. (1)."""
         return ant.products(self._weights_of(transform), self.anchors)
 

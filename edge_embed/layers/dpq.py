@@ -29,9 +29,17 @@ from edge_embed.layers.dpq_options import (
     check_temperature,
 )
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding, is_recomputed
+from edge_embed.layers.table import CompressedEmbedding, Memory, is_recomputed
 from edge_embed.ops import dpq
-from edge_embed.ops.dpq_distance import Metric, affine, batch_statistics, features, normalized, responses
+from edge_embed.ops.dpq_distance import (
+    Metric,
+    affine,
+    batch_statistics,
+    features,
+    nearest,
+    normalized,
+    training_responses,
+)
 from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed import bits as bit_packing
@@ -295,18 +303,27 @@ class DPQEmbedding(CompressedEmbedding):
         """The queries [n, D w]."""
         return self.query
 
-    def training_rows(self, query: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(
+        self, query: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+    ) -> Tensor:
         """Rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
         if self.centroids is not None and update:
             self.centroids.move(self.value)
-        with torch.set_grad_enabled(self.variant == "sx" and torch.is_grad_enabled()):  # VQ learns past the codes
-            response = self._responses(query, counts, update)  # [D, B, K]
-        code = response.max(dim=-1).indices  # [D, B]
         if self.variant == "sx":
-            return softmax_rows(response, code, self.value, self.temperature)
+            response = self._responses(query, counts, update)  # [D, K, B]
+            return softmax_rows(response, nearest(response), self.value, self.temperature)
+        code = self._nearest(query, counts, update, {} if memory is None else memory)  # [D, B]
         if self.centroids is not None and update:
             self.centroids.follow(query, code, counts)
         return centroid_rows(query, self.value, code, counts, share)
+
+    @torch.no_grad()
+    def _nearest(self, query: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
+        """Codes of VQ, int64 [D, B], which learns past them: they are remembered, in few bytes."""
+        if "code" not in memory:
+            code = nearest(self._responses(query, counts, update))
+            memory["code"] = code.to(torch.uint8 if self.num_codes <= 256 else torch.int32)
+        return memory["code"].long()
 
     def training_logits(self, hidden: Tensor) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages."""
@@ -314,16 +331,16 @@ class DPQEmbedding(CompressedEmbedding):
             return super().training_logits(hidden)
 
     def _responses(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
-        """Distances [D, B, K], by the statistics of this batch if there is a norm: too many for float16."""
-        if not self.distance_norm:
-            return responses(query, affine(self._keys(), self.metric), self.metric)
-        wide = torch.promote_types(query.dtype, torch.float32)
+        """Distances [D, K, B], by the statistics of this batch if there is a norm: too many for float16."""
+        wide = torch.promote_types(query.dtype, torch.float32) if self.distance_norm else query.dtype
         weights = affine(self._keys().to(wide), self.metric)
         parts = features(query.to(wide), weights, self.metric)
-        mean, variance, total = batch_statistics(parts, weights, counts, self.distance_norm == "per_group")
-        if update:
-            self._follow(mean, variance, total)
-        return (parts @ normalized(weights, mean, variance)).to(query.dtype)
+        if self.distance_norm:
+            mean, variance, total = batch_statistics(parts, weights, counts, self.distance_norm == "per_group")
+            if update:
+                self._follow(mean, variance, total)
+            weights = normalized(weights, mean, variance)
+        return training_responses(parts, weights).to(query.dtype)
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:

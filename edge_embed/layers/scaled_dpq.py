@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import dpq
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.dpq import PackedDPQ
@@ -76,7 +76,9 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         """The layer as it is: it is frozen already."""
         return self
 
-    def training_rows(self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(
+        self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+    ) -> Tensor:
         """Never called: a frozen table has no rows in training.
 
         Raises:

@@ -5,6 +5,7 @@ multiplying with every row, padding, types and capture are the same for all.
 """
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from numbers import Real
 from typing import Any, Self, TypeGuard
@@ -22,6 +23,7 @@ from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.topk import check_k
 
 Sizes = Mapping[str, Sequence[int]]
+Memory = dict[str, Tensor]  # what a method remembers of rows, by name
 
 _MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory
 
@@ -87,7 +89,9 @@ class CompressedEmbedding(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def training_rows(self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(
+        self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+    ) -> Tensor:
         """Rows as the method trains them, differentiable.
 
         Args:
@@ -95,6 +99,7 @@ class CompressedEmbedding(nn.Module, ABC):
             counts: how often each comes up in the step, int64 [B]; 0 for the padding row.
             share: what a regularisation term of the method counts: the part of a step's rows that these are.
             update: whether statistics of the method follow these rows; false where rows are computed again.
+            memory: what the method wants to know when it computes these rows again; it fills an empty one.
 
         Returns:
             [B, d]; the padding row may hold anything.
@@ -231,14 +236,20 @@ class CompressedEmbedding(nn.Module, ABC):
         return ids if self.own_rows is None else functional.embedding(ids, self.own_rows)
 
     def _counted_rows(
-        self, ids: Tensor, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True
+        self,
+        ids: Tensor,
+        own: Tensor,
+        counts: Tensor,
+        share: float = 1.0,
+        update: bool = True,
+        memory: Memory | None = None,
     ) -> Tensor:
         """`training_rows`, the padding row zero."""
         update = update and not is_recomputed()
         if self.padding_idx is None:
-            return self.training_rows(own, counts, share, update)
+            return self.training_rows(own, counts, share, update, memory)
         is_padding = ids == self.padding_idx
-        rows = self.training_rows(own, counts.masked_fill(is_padding, 0), share, update)
+        rows = self.training_rows(own, counts.masked_fill(is_padding, 0), share, update, memory)
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
 
 
@@ -247,10 +258,10 @@ class _BlockedLogits(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, layer: CompressedEmbedding, hidden: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.layer = layer
+        ctx.layer, ctx.memories = layer, defaultdict(dict)
         ctx.save_for_backward(hidden, *parameters)
         logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
-        for begin, end, _, rows in _blocks(layer, hidden.device, update=True):
+        for begin, end, _, rows in _blocks(layer, hidden.device, ctx.memories, update=True):
             logits[:, begin:end] = hidden @ rows.to(hidden.dtype).t()
         return logits
 
@@ -262,7 +273,7 @@ class _BlockedLogits(torch.autograd.Function):
         shared = [parameter for parameter in parameters if parameter.requires_grad and parameter is not own_rows]
         hidden_gradient = torch.zeros_like(hidden)
         with torch.enable_grad():
-            for begin, end, own, rows in _blocks(ctx.layer, hidden.device, update=False):
+            for begin, end, own, rows in _blocks(ctx.layer, hidden.device, ctx.memories, update=False):
                 gradient = gradients[0][:, begin:end]  # [B, block]
                 hidden_gradient += gradient @ rows.detach().to(hidden.dtype)
                 wanted = [own, *shared] if own.requires_grad else shared
@@ -276,7 +287,7 @@ class _BlockedLogits(torch.autograd.Function):
 
 
 def _blocks(
-    layer: CompressedEmbedding, device: torch.device, update: bool
+    layer: CompressedEmbedding, device: torch.device, memories: Mapping[int, Memory], update: bool
 ) -> Iterator[tuple[int, int, Tensor, Tensor]]:
     """First id, end, what rows have for themselves, and rows of consecutive blocks.
 
@@ -289,7 +300,8 @@ def _blocks(
         counted = end - begin - (padding is not None and begin <= padding < end)
         ids = torch.arange(begin, end, device=device)
         own = ids if own_rows is None else own_rows[begin:end].detach().requires_grad_(own_rows.requires_grad)
-        yield begin, end, own, layer._counted_rows(ids, own, torch.ones_like(ids), counted / total, update)
+        rows = layer._counted_rows(ids, own, torch.ones_like(ids), counted / total, update, memories[begin])
+        yield begin, end, own, rows
 
 
 def is_recomputed() -> bool:

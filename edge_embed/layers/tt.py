@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers import factorization
-from edge_embed.layers.table import CompressedEmbedding, check_count, is_number
+from edge_embed.layers.table import CompressedEmbedding, Memory, check_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
@@ -317,7 +317,9 @@ class TTEmbedding(CompressedEmbedding):
             return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)
         return tt.ORDERED, (self._cores(), self.row_order, self.num_embeddings, self.padding_idx)
 
-    def training_rows(self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True) -> Tensor:
+    def training_rows(
+        self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+    ) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
         return tt.chain(ids if self.row_order is None else tt.placed(ids, self.row_order), self._cores())
 

@@ -45,17 +45,20 @@ def responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
 
     ``weights`` [G, f, K] are those of `affine`, or `normalized` ones.
     """
-    return features(query, weights, metric) @ weights
+    return features(query, weights, metric).transpose(1, 2) @ weights
 
 
 def features(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """What distances are linear in, for each group: (q, |q|^2, 1), or (q, 1) where |q|^2 plays no part: [D, B, f]."""
+    """What distances are linear in, for each group: (q, |q|^2, 1), or (q, 1) where |q|^2 plays no part: [D, f, B].
+
+    Queries come last, as sub-vectors are short: a sum over their few numbers is then one over whole vectors.
+    """
     others = 2 if metric == "euclidean" else 1
-    groups: Tensor = query.unflatten(-1, (-1, weights.shape[1] - others)).transpose(0, 1)  # [D, B, s]
+    groups = query.unflatten(-1, (-1, weights.shape[1] - others)).permute(1, 2, 0).contiguous()  # [D, s, B]
     if metric == "cosine":
-        groups = _directions(groups)
-    square = [groups.square().sum(-1, keepdim=True)] if metric == "euclidean" else []
-    return torch.cat((groups, *square, torch.ones_like(groups[..., :1])), -1)
+        groups = _directions(groups, dim=1)
+    square = [groups.square().sum(1, keepdim=True)] if metric == "euclidean" else []
+    return torch.cat((groups, *square, torch.ones_like(groups[:, :1])), 1)
 
 
 def affine(key: Tensor, metric: Metric) -> Tensor:
@@ -67,7 +70,7 @@ def affine(key: Tensor, metric: Metric) -> Tensor:
         square = key.square().sum(-1, keepdim=True)
         parts = [2 * key, -torch.ones_like(square), -square]
     else:
-        parts = [_directions(key) if metric == "cosine" else key, torch.zeros_like(key[..., :1])]
+        parts = [_directions(key, dim=-1) if metric == "cosine" else key, torch.zeros_like(key[..., :1])]
     return torch.cat(parts, -1).transpose(1, 2)
 
 
@@ -81,24 +84,47 @@ def normalized(weights: Tensor, mean: Tensor | None, variance: Tensor | None) ->
     return torch.cat((weights[:, :-1], weights[:, -1:] - mean), 1) * scale
 
 
+def training_responses(features: Tensor, weights: Tensor) -> Tensor:
+    """Distances [D, K, B] of `features` [D, f, B] by weights [G, f, K].
+
+    Choices come before queries: what goes over the choices, a softmax or `nearest`, is then done for many queries at a
+    time, in a half to a sixth of the time for K = 16.
+    """
+    return weights.transpose(1, 2) @ features
+
+
+@torch.no_grad()
+def nearest(response: Tensor) -> Tensor:
+    """Codes of distances [D, K, B]: int64 [D, B]; the lowest k wins a tie.
+
+    The argmax by means that torch has vectorised: each largest one is marked, and of the marks that of the lowest k
+    counts most. Where distances are NaN it is the last k.
+    """
+    num_codes = response.shape[1]
+    marks = torch.empty_like(response, dtype=torch.float32)
+    torch.eq(response, response.amax(1, keepdim=True), out=marks)
+    ranks = torch.arange(num_codes - 1, -1, -1, dtype=marks.dtype, device=marks.device).unsqueeze(-1)  # [K, 1]
+    return num_codes - 1 - marks.mul_(ranks).amax(1).long()
+
+
 def batch_statistics(
     features: Tensor, weights: Tensor, counts: Tensor, per_group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance of distances, those of a query counted ``counts`` [B] times, and of how many.
 
-    They are taken from mean and covariance of the few features [D, B, f] that distances are linear in, by weights
+    They are taken from mean and covariance of the few features [D, f, B] that distances are linear in, by weights
     [G, f, K].
 
     Returns:
         Mean and variance [K] over groups and queries, or [D, K] over queries; their number, of rank 0.
     """
-    weight = counts.to(features.dtype).unsqueeze(-1)  # [B, 1]
+    weight = counts.to(features.dtype)  # [B]
     total = weight.sum()
     number = total.clamp(min=1)
-    centre = weight.t() @ features / number  # [D, 1, f]
+    centre = features @ weight.unsqueeze(-1) / number  # [D, f, 1]
     centred = features - centre
-    covariance = (centred * weight).transpose(1, 2) @ centred / number  # [D, f, f]
-    mean = (centre @ weights).squeeze(1)  # [D, K]
+    covariance = (centred * weight) @ centred.transpose(1, 2) / number  # [D, f, f]
+    mean = (centre.transpose(1, 2) @ weights).squeeze(1)  # [D, K]
     variance = (weights * (covariance @ weights)).sum(1).clamp(min=0)  # [D, K]
     if per_group:
         return mean, variance, total
@@ -106,10 +132,10 @@ def batch_statistics(
     return overall, (variance + (mean - overall).square()).mean(0), total * len(features)
 
 
-def _directions(vectors: Tensor) -> Tensor:
-    """Vectors [..., s] divided by their lengths; one without a direction is zero, and learns nothing."""
+def _directions(vectors: Tensor, dim: int) -> Tensor:
+    """Vectors along a dimension, divided by their lengths; one without a direction is zero, and learns nothing."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))  # squares of float16 underflow
-    length = wide.norm(dim=-1, keepdim=True).clamp(min=_LEAST_LENGTH)
+    length = wide.norm(dim=dim, keepdim=True).clamp(min=_LEAST_LENGTH)
     return torch.where(length > _LEAST_LENGTH, wide / length, 0.0).to(vectors.dtype)
 
 

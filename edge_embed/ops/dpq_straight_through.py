@@ -27,12 +27,12 @@ class _SoftChoice(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         response, value = ctx.saved_tensors
         if ctx.temperature != 1:  # the largest is moved to 0 first: in float16 a quotient overflows early
-            response = (response - response.amax(-1, keepdim=True)).div_(ctx.temperature)
-        probability = response.softmax(-1)  # [D, B, K]
-        groups = gradient.to(value.dtype).unflatten(-1, (len(response), -1)).transpose(0, 1)  # [D, B, s]
-        of_choice = (groups @ value.transpose(1, 2)).to(probability.dtype)  # [D, B, K]
+            response = (response - response.amax(1, keepdim=True)).div_(ctx.temperature)
+        probability = response.softmax(1)  # [D, K, B]
+        groups = gradient.to(value.dtype).unflatten(-1, (len(response), -1)).permute(1, 2, 0)  # [D, s, B]
+        of_choice = (value @ groups).to(probability.dtype)  # [D, K, B]
         # p (g - sum(p g)) in one pass
-        learned = torch.ops.aten._softmax_backward_data(of_choice, probability, -1, response.dtype)
+        learned = torch.ops.aten._softmax_backward_data(of_choice, probability, 1, response.dtype)
         return gradient, learned / ctx.temperature, None, None
 
 
@@ -42,7 +42,7 @@ def softmax_rows(response: Tensor, code: Tensor, value: Tensor, temperature: flo
     That is V_j[c_j], from which V learns; r_j learns from p. The softmax is taken on the way back only.
 
     Args:
-        response: distances r, [D, B, K], larger is nearer.
+        response: distances r, [D, K, B], larger is nearer.
         code: c, the argmax of ``response``, int64 [D, B].
         value: V, [G, K, s].
         temperature: tau.

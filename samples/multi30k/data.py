@@ -32,13 +32,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Corpus:
-    """All parts, and the ids by word of both languages."""
+    """All parts, the ids by word of both languages, and the translations of the test part with its rare words."""
 
     source_vocabulary: dict[str, int]
     target_vocabulary: dict[str, int]
     training: Pairs
     validation: Pairs
     test: Pairs
+    references: Sequence[str]
 
 
 def read(folder: Path, most: int | None = None) -> Corpus:
@@ -55,7 +56,8 @@ def read(folder: Path, most: int | None = None) -> Corpus:
     english, german = ([pair[at] for pair in texts["training"]] for at in (0, 1))
     source, target = (number_words(chain(*sentences), _LEAST) for sentences in (english, german))
     parts = {part: Pairs(*map(_encode, zip(*pairs, strict=True), (source, target))) for part, pairs in texts.items()}
-    return Corpus(source, target, **parts)
+    references = [" ".join(words[1:-1]) for _, words in texts["test"]]
+    return Corpus(source, target, **parts, references=references)
 
 
 def _short(folder: Path, part: str) -> list[tuple[list[str], list[str]]]:

@@ -8,7 +8,7 @@ from tied_output import tied_output
 from torch import Tensor, nn
 
 WIDTH = 128
-_PLACES = 32  # words of a sentence, at most
+PLACES = 32  # words of a sentence, at most
 _HEADS = 4
 _LAYERS = 1  # of the encoder, and as many of the decoder
 
@@ -24,7 +24,7 @@ class Translator(nn.Module):
     def __init__(self, table: nn.ModuleDict) -> None:
         super().__init__()
         self.table = table
-        self.places = nn.ParameterDict({name: torch.randn(_PLACES, WIDTH) * 0.1 for name in table})
+        self.places = nn.ParameterDict({name: torch.randn(PLACES, WIDTH) * 0.1 for name in table})
         self.dropout = nn.Dropout(0.2)
         parts: dict[str, Any] = {"dropout": 0.2, "batch_first": True, "norm_first": True}
         encoder = nn.TransformerEncoderLayer(WIDTH, _HEADS, 4 * WIDTH, **parts)

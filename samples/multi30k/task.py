@@ -1,8 +1,9 @@
 """Translating: the task that is trained."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import sacrebleu
 import torch
 from datasets import PADDING
 from tables import MakeTable
@@ -10,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from training import Batch, Part, Task
 
-from multi30k.data import Corpus, Pairs
-from multi30k.model import Translator
+from multi30k.data import BEGIN, END, Corpus, Pairs
+from multi30k.model import PLACES, Translator
 
 _BATCH = 64
 
@@ -62,6 +63,22 @@ class TranslationTask(Task[Translator]):
             known = int((batch[1][:, 1:] != PADDING).sum())
             total, words = total + float(self.loss(model, batch)) * known, words + known
         return math.exp(total / words)
+
+    def further(self, model: Translator) -> Mapping[str, float]:
+        """BLEU of greedy translations of the test part; the texts are in words already."""
+        texts = [text for rows in self.corpus.test.source.split(_BATCH) for text in self._translations(model, rows)]
+        return {"BLEU": sacrebleu.corpus_bleu(texts, [self.corpus.references], tokenize="none", force=True).score}
+
+    def _translations(self, model: Translator, source: Tensor) -> list[str]:
+        """Integers [sentences, words] -> the most probable word after word, until each sentence has ended."""
+        names = list(self.corpus.target_vocabulary)
+        begin, end = (self.corpus.target_vocabulary[mark] for mark in (BEGIN, END))
+        words, ended = torch.full((len(source), 1), begin), torch.zeros(len(source), dtype=torch.bool)
+        while words.shape[1] < PLACES and not ended.all():
+            following = model(source, words)[:, -1].argmax(-1)
+            ended |= following == end
+            words = torch.cat([words, following.masked_fill(ended, PADDING).unsqueeze(1)], 1)
+        return [" ".join(names[word] for word in row[1:] if word != PADDING) for row in words.tolist()]
 
     def example(self) -> tuple[Tensor, ...]:
         """A few sentences and translations."""

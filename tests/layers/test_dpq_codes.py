@@ -104,3 +104,37 @@ def test_small_distances_between_large_vectors(groups, num_codes, width):
     nearest = difference.square().sum(-1).argmin(-1)
     assert torch.equal(dpq_distance.codes(query, key, None, None, "euclidean"), nearest)
     assert_same_in_any_batch(query, key, None, None, "euclidean")
+
+
+class TestNearest:
+    """The codes of training, where choices come before queries."""
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    @pytest.mark.parametrize(("groups", "num_codes"), [(1, 2), (3, 5), (8, 16), (2, 300), (1, 65536)])
+    def test_the_largest_and_of_ties_the_lowest(self, dtype, groups, num_codes):
+        torch.manual_seed(3)
+        response = torch.randint(-4, 5, (groups, num_codes, 9)).to(dtype)  # with many ties
+        expected = response.double().numpy().argmax(1)  # numpy promises the first
+        assert torch.equal(dpq_distance.nearest(response), torch.from_numpy(expected))
+
+    def test_infinities_and_no_queries(self):
+        infinity = float("inf")
+        response = torch.tensor([[1.0, -infinity], [infinity, -infinity], [infinity, -infinity]]).unsqueeze(0)
+        assert dpq_distance.nearest(response).tolist() == [[1, 0]]
+        assert dpq_distance.nearest(torch.empty(2, 5, 0)).shape == (2, 0)
+
+    def test_distances_that_are_no_numbers_give_a_code_all_the_same(self):
+        """A training run that diverges ends with losses of NaN, not with an index out of range."""
+        assert dpq_distance.nearest(torch.full((1, 5, 3), float("nan"))).tolist() == [[4, 4, 4]]
+
+    @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
+    def test_they_are_those_of_inference_where_distances_are_far_from_equal(self, metric, groups, num_codes, width):
+        torch.manual_seed(4)
+        query, key = torch.randn(200, groups * width).double(), torch.randn(groups, num_codes, width).double()
+        weights = dpq_distance.affine(key, metric)
+        response = dpq_distance.training_responses(dpq_distance.features(query, weights, metric), weights)
+        largest = response.topk(2, dim=1).values
+        is_clear = largest[:, 0] - largest[:, 1] > 1e-5
+        expected = dpq_distance.codes(query, key, None, None, metric).t()
+        assert torch.equal(dpq_distance.nearest(response)[is_clear], expected[is_clear])
+        assert is_clear.float().mean() > 0.5 or (metric == "cosine" and width == 1)  # a cosine of numbers is a sign

@@ -129,6 +129,26 @@ def test_a_step_writes_the_gradient_of_the_queries_once(variant, monkeypatch):
     assert whole <= 2  # made, and put into ``grad``
 
 
+@pytest.mark.parametrize("num_codes", [5, 300])
+def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
+    """The backward pass has the codes of the forward pass; comparing takes as long as multiplying."""
+    from edge_embed.layers import dpq
+
+    embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, variant="vq", distance_norm=False, init_scale=1.0)
+    code = dpq.nearest(embedding._responses(embedding.query, torch.ones(N), False)).t()
+    chosen = embedding.value[torch.arange(3), code].detach()  # [N, 3, D / 3]
+    wanted = torch.zeros_like(embedding.value)
+    for group in range(3):
+        pull = 2 * (chosen[:, group] - embedding.query[:, group * D // 3 : (group + 1) * D // 3]) / (N * D)
+        wanted[group].index_add_(0, code[:, group], pull.detach())
+    compared, nearest = [], dpq.nearest
+    monkeypatch.setattr(dpq, "nearest", lambda response: compared.append(response.shape[-1]) or nearest(response))
+    monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 20 * D)
+    TiedOutput(embedding)(torch.randn(2, D, requires_grad=True)).sum().backward()
+    assert compared == [20, 20, 10]
+    torch.testing.assert_close(embedding.value.grad, wanted)
+
+
 def test_bias():
     assert TiedOutput(make("ant")).bias is None
     assert torch.equal(TiedOutput(make("ant"), bias=True).bias, torch.zeros(N))

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -101,6 +101,11 @@ class Halves(Task[Numbers]):
 
     def score(self, model: Numbers, part: Part) -> float:
         return float((model(torch.arange(N)).sign() == self.signs).float().mean())
+
+    def further(self, model: Numbers) -> Mapping[str, float]:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        return {"largest": float(model(torch.arange(N)).max())}
 
     def example(self) -> Tensor:
         return torch.arange(3)
@@ -318,12 +323,27 @@ class TestCommand:
 
     def test_differences_are_within_a_seed(self, done: Any, tmp_path: Path) -> None:
         results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
-        test = {(trial["method"], trial["seed"]): trial["test"] for trial in results["trials"]}
-        differences = [test["dpq", seed] - test["dense", seed] for seed in (0, 1)]
-        got = results["methods"][1]["difference"]
-        assert got["mean"] == pytest.approx(np.mean(differences))
-        # t(0.975, 1) = 12.706; the standard error of two values is half their distance
-        assert got["half"] == pytest.approx(12.706 * abs(differences[0] - differences[1]) / 2, rel=1e-4)
+        trials = {(trial["method"], trial["seed"]): trial for trial in results["trials"]}
+        dense, dpq = results["methods"]
+        for figure, got, of_dense in (
+            (lambda trial: trial["test"], dpq, dense),
+            (lambda trial: trial["further"]["largest"], dpq["further"]["largest"], dense["further"]["largest"]),
+        ):
+            differences = [figure(trials["dpq", seed]) - figure(trials["dense", seed]) for seed in (0, 1)]
+            assert got["difference"]["mean"] == pytest.approx(np.mean(differences))
+            # t(0.975, 1) = 12.706; the standard error of two values is half their distance
+            half = 12.706 * abs(differences[0] - differences[1]) / 2
+            assert got["difference"]["half"] == pytest.approx(half, rel=1e-4)
+            assert of_dense["difference"] is None
+
+    def test_what_else_is_measured_has_columns_of_its_own(self, done: Any) -> None:
+        rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line[:1] == "|"]
+        header, dense, dpq = rows[0], rows[2], rows[3]
+        at = header.index("largest")
+        assert header[at + 1] == "less dense"
+        assert dense[at]
+        assert not dense[at + 1]
+        assert dpq[at + 1][0] in "+-"
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from multi30k.data import Corpus, Pairs, read
-from multi30k.model import WIDTH, Translator
+from multi30k.model import PLACES, WIDTH, Translator
 from multi30k.task import TranslationTask
 from torch import Tensor, nn
+from torch.nn import functional
 
 SIZES = {"source": 9, "target": 7}
 
@@ -40,6 +41,7 @@ class TestData:
         assert corpus.training.target.tolist() == [[begin, ein, mann, end, 0, 0], [begin, ein, ein, mann, mann, end]]
         assert corpus.validation.target.tolist() == [[begin, ein, 1, end]]
         assert len(corpus.test) == 2
+        assert corpus.references == ["mann", "ein ein ein"]  # rare words too
 
     def test_a_part_may_do(self, folder: Path) -> None:
         corpus = read(folder, most=1)
@@ -76,7 +78,7 @@ class TestTask:
         lengths = torch.randint(2, 7, (200, 1))
         ids = torch.randint(1, 7, (200, 7)) * (torch.arange(7) < lengths)
         pairs = Pairs(ids, ids)
-        return TranslationTask(Corpus({}, {}, pairs, pairs, pairs[:5]))
+        return TranslationTask(Corpus({}, {}, pairs, pairs, pairs[:5], []))
 
     def test_perplexity_of_a_model_that_knows_nothing(self, task: TranslationTask) -> None:
         for part in ("validation", "test"):
@@ -98,3 +100,45 @@ class TestTask:
         rows = [words for source, _ in task.batches() for words in source.tolist()]
         expected = sorted([word for word in row if word] for row in task.corpus.training.source.tolist())
         assert sorted([word for word in row if word] for row in rows) == expected
+
+
+class Dictionary(nn.Module):
+    """Says of each word of the sentence its translation, which has the same id, and then that it ends."""
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        ended = torch.full((len(source), 1), VOCABULARY["</s>"])
+        following = torch.cat([source.masked_fill(source == 0, VOCABULARY["</s>"]), ended], 1)[:, : target.shape[1]]
+        return functional.one_hot(following, len(VOCABULARY)).float()
+
+
+VOCABULARY = {word: at for at, word in enumerate(["<pad>", "<unk>", "<s>", "</s>", "ein", "hund", "läuft", "schnell"])}
+
+
+class TestTranslations:
+    """Of the two sentences "ein hund läuft schnell" and "ein hund läuft", greedily, with BLEU from sacrebleu."""
+
+    @pytest.fixture
+    def pairs(self) -> Pairs:
+        source = torch.tensor([[4, 5, 6, 7], [4, 5, 6, 0]])
+        return Pairs(source, source)
+
+    def bleu(self, pairs: Pairs, references: list[str], model: nn.Module) -> float:
+        task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, references))
+        return task.further(model)["BLEU"]  # type: ignore[arg-type]
+
+    def test_right_ones(self, pairs: Pairs) -> None:
+        assert self.bleu(pairs, ["ein hund läuft schnell", "ein hund läuft"], Dictionary()) == pytest.approx(100)
+
+    def test_words_without_an_id_are_wrong(self, pairs: Pairs) -> None:
+        unknown = Pairs(pairs.source.masked_fill(pairs.source == 6, 1), pairs.target)
+        assert self.bleu(unknown, ["ein hund läuft schnell", "ein hund läuft"], Dictionary()) < 50
+
+    def test_what_ends_ends(self, pairs: Pairs) -> None:
+        """The shorter sentence goes on in the batch with the longer one, and no word of it counts."""
+        task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, []))
+        assert task._translations(Dictionary(), pairs.source) == ["ein hund läuft schnell", "ein hund läuft"]  # type: ignore[arg-type]
+
+    def test_what_does_not_end_is_cut(self, pairs: Pairs, model: Translator) -> None:
+        task = TranslationTask(Corpus({}, {str(at): at for at in range(7)} | {"<s>": 2, "</s>": 9}, *[pairs] * 3, []))
+        (words, _) = task._translations(model, pairs.source)
+        assert len(words.split()) <= PLACES - 1
