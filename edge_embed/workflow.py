@@ -178,7 +178,7 @@ def compress(
             constants. By default all tables that rows are looked up of and that hold a twentieth of the model; tied
             heads follow their table.
         counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows count more in what
-            is measured, and with dpq, opq, ant and low_rank come nearer to the dense ones.
+            is measured, and with all methods but rows come nearer to the dense ones.
         trainable: of a module: the layers learn on from where they are.
         seed: of all that is drawn.
         checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call

@@ -36,6 +36,16 @@ def sx(
     return lambda rows: layer(rows, width, 16, num_groups, padding_idx=0, **few_unused | options)
 
 
+def tied_sx(width: int, num_groups: int) -> MakeTable:
+    """DPQ-SX with K = 16 where an output layer shares the table: by directions of queries and keys, without a norm.
+
+    The output layer takes all rows alike, look-ups take them as often as words come up: a norm over what is there gives
+    a row other codes in the one than in the other, and a third set in eval mode. Directions need none: every key is
+    the nearest of some query.
+    """
+    return sx(width, num_groups, metric="cosine", distance_norm=False, temperature=0.2)
+
+
 def ant(
     width: int, num_anchors: int, layer: type[edge_embed.ANTEmbedding] = edge_embed.ANTEmbedding, **options: Any
 ) -> MakeTable:

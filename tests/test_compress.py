@@ -66,6 +66,21 @@ def test_a_dense_model_becomes_a_small_one_that_exports_and_validates(saved: Pat
     assert float(weighted) == pytest.approx(table["fidelity"]["mean_cosine"], rel=1e-5)
 
 
+@pytest.mark.parametrize("method", ["tt", "tr", "low_rank"])
+def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "counts.npy", 1e6 / np.arange(1.0, 401))
+    counts = torch.from_numpy(np.load(tmp_path / "counts.npy"))[1:]  # without the padding row
+    dense, errors = load(saved).module.weight("words.weight")[1:].double(), []
+    for name, given in (("alike.pt", ()), ("counted.pt", ("--counts", f"words={tmp_path / 'counts.npy'}"))):
+        result = run("compress", saved, "-o", tmp_path / name, "--method", method, "--rank", 5, *given, "--json")
+        assert result.exit_code == 0, result.output
+        rows = torch.from_numpy(edge_embed.lower(tmp_path / name).tables["words"].rows(np.arange(1, 400))).double()
+        errors.append(float(((rows - dense).square().sum(1) @ counts / (dense.square().sum(1) @ counts)).sqrt()))
+    assert errors[1] < 0.9 * errors[0]
+    (table,) = json.loads(result.stdout)["tables"]
+    assert table["fidelity"]["relative_error"] == pytest.approx(errors[1], rel=1e-5)
+
+
 def test_the_same_command_gives_the_same_table(saved: Path, tmp_path: Path) -> None:
     for name in ("one.pt", "other.pt"):
         assert run("compress", saved, "-o", tmp_path / name, "--budget", "3 kB").exit_code == 0

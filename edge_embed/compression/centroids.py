@@ -23,6 +23,7 @@ from edge_embed.errors import BadInputError
 # Measured on the embeddings of two language models and on made families of rows: twice the 25 iterations of faiss take
 # half a percent off the squared error, three runs in place of one .4 to 9 % more. k-means++ takes off more, but its
 # centroids go to the few rows far out: of one of those tables the mean cosine fell from .916 to .909.
+# 100 iterations, or five runs, are as good within what one seed differs from another, .0001 of the mean cosine.
 _ITERATIONS = 50
 # Of a million rows, K = 256: 65,536 leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17

@@ -13,6 +13,8 @@ For a train, where R_0 is 1, the bounds are the same in every order.
 Vectors come from the product of A_k and its transpose, on its shorter side, in float64. Singular values are right to
 1e-8 of the largest then, finer than float32 cores; and a product is summed up over blocks, so that neither A_1 nor
 its right vectors have to be in memory.
+
+Rows that count differently are in `edge_embed.compression.counted`.
 """
 
 import math
@@ -24,7 +26,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable, Weight, table_size
+from edge_embed.compression.counted import RowWeights, improved
+from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
 from edge_embed.compression.processes import Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.tt import TTEmbedding
@@ -72,6 +75,7 @@ def fit(
     padding_idx: int | None,
     shapes: Shapes,
     row_order: Tensor | None,
+    counts: Tensor | None,
     processes: Processes,
 ) -> Layer:
     """A trainable layer ``make`` whose cores give ``weight`` as well as the limit allows; see `tt.fit` and `tr.fit`."""
@@ -80,23 +84,46 @@ def fit(
         raise BadInputError(f"give one of rank, ratio and tolerance, got {' and '.join(given) or 'none'}")
     if tolerance is not None and not (isinstance(tolerance, int | float) and _LEAST_TOLERANCE <= tolerance < 1):
         raise BadInputError(f"tolerance must be {_LEAST_TOLERANCE:g} to below 1, got {tolerance!r:.80}")
+    if tolerance is not None and counts is not None:
+        raise BadInputError("got tolerance and counts, with which no bound of the error is known: give rank or ratio")
     n, dim = table_size(weight)
     most = 1 if tolerance is not None else rank
     pattern = make(n, dim, most, *shapes, padding_idx=padding_idx, device="meta", ratio=ratio, row_order=row_order)
+    counted = _counted(counts, pattern, row_order)
     table = DenseTable(weight, pattern.padding_idx, row_order, processes)
     steps = len(pattern.row_shape) - 1
     limit = Limit(pattern.ranks) if tolerance is None else Limit(None, tolerance**2 * table.energy / steps)
-    cores = decompose(table, pattern.row_shape, pattern.col_shape, limit, first)
+    cores = decompose(
+        table, pattern.row_shape, pattern.col_shape, limit, first, None if counted is None else counted.roots
+    )
+    if counted is not None:
+        cores = counted.taken_out(improved(table, counted, cores))
     return make.from_cores([core.float() for core in balanced(cores)], n, pattern.padding_idx, row_order)
 
 
+def _counted(counts: Tensor | None, pattern: TTEmbedding, row_order: Tensor | None) -> RowWeights | None:
+    """None if all rows count alike, which is what decompositions do without weights."""
+    if counts is None:
+        return None
+    alike, weights = (row_weights(each, pattern.num_embeddings, pattern.padding_idx) for each in (None, counts))
+    return None if torch.equal(alike, weights) else RowWeights.of(weights, pattern.row_shape, row_order)
+
+
 def decompose(
-    table: DenseTable, row_shape: Sequence[int], col_shape: Sequence[int], limit: Limit, first: First
+    table: DenseTable,
+    row_shape: Sequence[int],
+    col_shape: Sequence[int],
+    limit: Limit,
+    first: First,
+    factors: Tensor | None = None,
 ) -> list[Tensor]:
-    """N cores of the table, float64 [I_k, R_{k-1}, J_k, R_k]; all but G_{N-1} from orthonormal vectors."""
+    """N cores of the table, float64 [I_k, R_{k-1}, J_k, R_k]; all but G_{N-1} from orthonormal vectors.
+
+    With ``factors``, float64 [I_1 ... I_N], they are those of the rows times these.
+    """
     i, j = row_shape[-1], col_shape[-1]
     rows, columns = math.prod(row_shape[:-1]), math.prod(col_shape[:-1])
-    blocks = _FirstUnfolding(table, rows, i, j)
+    blocks = _FirstUnfolding(table, rows, i, j, factors)
     squares, left_vectors = _decomposed(blocks, (i * j, rows * columns), blocks.product)
     before, rank = first(limit, squares)
     vectors = left_vectors(before * rank)
@@ -124,6 +151,7 @@ class _FirstUnfolding:
     rows: int
     i: int
     j: int
+    factors: Tensor | None
 
     def __iter__(self) -> Iterator[Tensor]:
         return map(self._block, self._places())
@@ -141,6 +169,8 @@ class _FirstUnfolding:
 
     def _block(self, place: slice) -> Tensor:
         rows = self.table.block(place)  # [Q I_N, d]
+        if self.factors is not None:
+            rows = rows * self.factors[place, None]
         digits = rows.reshape(-1, self.i, rows.shape[1] // self.j, self.j)  # [Q, I_N, columns, J_N]
         return digits.permute(1, 3, 0, 2).reshape(self.i * self.j, -1)
 

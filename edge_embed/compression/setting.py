@@ -149,13 +149,19 @@ def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Sett
             yield Setting("ant", options, {"weight_type": weight_type, "value_type": value_type})
 
 
-def _from_all_rows_alike(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
-    """A decomposition that draws nothing, knows no counts, is made in one go, and whose layer always learns."""
+def _decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
+    """One that draws nothing, is made in one go, and whose layer always learns."""
 
     def fit_cores(
-        weight: Weight, padding_idx: int | None, *, rank: int, processes: Processes, **unused: Any
+        weight: Weight,
+        padding_idx: int | None,
+        *,
+        counts: Tensor | None,
+        rank: int,
+        processes: Processes,
+        **unused: Any,
     ) -> TTEmbedding:
-        return fit(weight, rank, padding_idx=padding_idx, processes=processes)
+        return fit(weight, rank, padding_idx=padding_idx, counts=counts, processes=processes)
 
     return fit_cores
 
@@ -168,12 +174,6 @@ def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, 
             yield Setting(method, {"rank": rank}, {"value_type": value_type})
 
     return within
-
-
-def _fit_low_rank(
-    weight: Weight, padding_idx: int | None, *, counts: Tensor | None, rank: int, processes: Processes, **unused: Any
-) -> TTEmbedding:
-    return low_rank.fit(weight, rank, padding_idx, counts=counts, processes=processes)
 
 
 def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
@@ -216,9 +216,9 @@ METHODS: Mapping[str, Method] = {
         rotates=True,
     ),
     "ant": Method(ant.fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
-    "tt": Method(_from_all_rows_alike(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
-    "tr": Method(_from_all_rows_alike(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
-    "low_rank": Method(_fit_low_rank, ("rank",), ("value_type",), _low_rank_within),
+    "tt": Method(_decomposition(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
+    "tr": Method(_decomposition(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
+    "low_rank": Method(_decomposition(low_rank.fit), ("rank",), ("value_type",), _low_rank_within),
     "rows": Method(_fit_rows, ("bits",), (), _rows_within, learns=False),
 }
 

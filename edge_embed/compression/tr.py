@@ -1,4 +1,9 @@
-"""TR from a table that is trained already: TR-SVD (Zhao et al. 2016, algorithm 1; `edge_embed.compression.cores`)."""
+"""TR from a table that is trained already: TR-SVD (Zhao et al. 2016, algorithm 1; `edge_embed.compression.cores`).
+
+    minimise  sum_i w_i ||E_i - C_i||^2          C_i: row i of the ring, whose ranks are limited
+
+As near as TR-SVD comes to that where all w_i are 1; others are taken in by `edge_embed.compression.counted`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -23,16 +28,17 @@ def fit(
     ratio: float | None = None,
     tolerance: float | None = None,
     row_order: Tensor | None = None,
+    counts: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TREmbedding:
     """A trainable `TREmbedding` near to a dense table.
 
-    Arguments, result and errors are those of `edge_embed.compression.tt.fit`, with two differences. Processes are
+    Arguments, result and errors are those of `edge_embed.compression.tt.fit`, with two differences. Ranks are
     R_0 ... R_{N-1}; as R_{N-1} R_0 is at most I_N J_N, these two may come out smaller, and the ratio larger. And
     nothing bounds the error of given ranks; the bound of ``tolerance`` holds.
     """
     wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
-    return cores.fit(TREmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, processes)
+    return cores.fit(TREmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, counts, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

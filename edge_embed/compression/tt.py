@@ -1,4 +1,9 @@
-"""TT from a table that is trained already: TT-SVD (Oseledets 2011, algorithm 1; `edge_embed.compression.cores`)."""
+"""TT from a table that is trained already: TT-SVD (Oseledets 2011, algorithm 1; `edge_embed.compression.cores`).
+
+    minimise  sum_i w_i ||E_i - C_i||^2          C_i: row i of the train, whose ranks are limited
+
+As near as TT-SVD comes to that where all w_i are 1; others are taken in by `edge_embed.compression.counted`.
+"""
 
 from collections.abc import Sequence
 
@@ -22,12 +27,13 @@ def fit(
     ratio: float | None = None,
     tolerance: float | None = None,
     row_order: Tensor | None = None,
+    counts: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TTEmbedding:
     """A trainable `TTEmbedding` near to a dense table.
 
-    One of three says how near. With ranks the error is at most sqrt(N - 1) times the least that these ranks allow. Rows
-    of the cores beyond n are zero; cores have numbers of the same size.
+    One of three says how near. With ranks the error is at most sqrt(N - 1) times the least that these ranks allow, and
+    rows of the cores beyond n are zero; both only without counts. Cores have numbers of the same size.
 
     Args:
         weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
@@ -41,16 +47,20 @@ def fit(
             times ||weight|| (Frobenius); 1e-5 to below 1.
         row_order: as of `TTEmbedding`: the cores are fitted to the rows in this order, such as one of
             `edge_embed.compression.order`.
+        counts: w_i, what the squared error of each row counts: numbers >= 0 [n] by id, how often each token comes up,
+            for example; with ``rank`` or ``ratio``. By default all rows count the same. Rows that count little may come
+            out farther from theirs than zero is.
         processes: who shares the rows, by default this process alone; the steps after the first each makes alike.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes or limits, numbers that float32 cannot hold, or an order that is none.
+        BadInputError: for impossible sizes, limits or counts, numbers that float32 cannot hold, an order that is none,
+            or counts with a tolerance.
     """
     wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
-    return cores.fit(TTEmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, processes)
+    return cores.fit(TTEmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, counts, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:

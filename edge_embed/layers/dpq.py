@@ -72,7 +72,8 @@ class DPQEmbedding(CompressedEmbedding):
         padding_idx: this row is exactly zero and gets no gradient.
         distance_norm: batch norm of the distances (appendix C). True: one statistic per choice k, shared by all groups,
             as in the authors' code; ``"per_group"``: one per group and choice, which leaves fewer codes of SX unused;
-            False: none.
+            False: none, for SX where a `TiedOutput` shares the table: statistics of look-ups, which meet frequent rows
+            most, and of the output layer, which takes all alike, give a row different codes.
         init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.

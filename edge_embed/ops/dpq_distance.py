@@ -135,8 +135,9 @@ def batch_statistics(
 def _directions(vectors: Tensor, dim: int) -> Tensor:
     """Vectors along a dimension, divided by their lengths; one without a direction is zero, and learns nothing."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))  # squares of float16 underflow
-    length = wide.norm(dim=dim, keepdim=True).clamp(min=_LEAST_LENGTH)
-    return torch.where(length > _LEAST_LENGTH, wide / length, 0.0).to(vectors.dtype)
+    square = wide.square().sum(dim, keepdim=True)
+    has_direction = square > _LEAST_LENGTH**2
+    return (wide * torch.where(has_direction, square.clamp(min=_LEAST_LENGTH**2).rsqrt(), 0.0)).to(vectors.dtype)
 
 
 def codes(query: Tensor, key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:

@@ -17,8 +17,9 @@ def make_task(options: Options) -> Callable[[], ClickTask]:
     return lambda: ClickTask(histories)
 
 
-# Most users come up a few times only: rates are high, and the codes of SX start further apart than elsewhere.
-_SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0)
+# Most users come up a few times only: rates are high, and the codes of SX start further apart than elsewhere. A norm
+# would follow the batches, where such users hardly are.
+_SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0, distance_norm=False)
 
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 6, 4e-2, 2e-2, 1e-2, decay=True),

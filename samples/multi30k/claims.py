@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from candidates import Candidates, penalties, rates
 from datasets import unpacked
-from methods import ant, dense, sx, tt, vq
+from methods import ant, dense, tied_sx, tt, vq
 from options import Options
 
 from multi30k.data import read
@@ -23,9 +23,9 @@ def make_task(options: Options) -> Callable[[], TranslationTask]:
 
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 8, 3e-3, 1e-3, decay=True),
+    "dpq vq, K = 16, D = 64": rates(vq(WIDTH, 16, 64), 8, 1e-2, 3e-3, decay=True),
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 3e-3, decay=True),
-    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 3e-3, decay=True),
-    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 3e-3, decay=True),
+    "dpq sx, K = 16, D = 64": rates(tied_sx(WIDTH, 64), 8, 1e-2, 3e-3, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 8, 1e-2, 1e-5, 3e-5, decay=True),
     "tt, R = 16": rates(tt(WIDTH, 16), 8, 3e-3, decay=True),
 }
