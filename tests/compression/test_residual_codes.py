@@ -1,0 +1,53 @@
+"""Why there are no residual codes: `opq` comes nearer to real tables, at equal bytes."""
+
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from edge_embed.compression import opq
+
+faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
+
+DATA = os.environ.get("EDGE_EMBED_DATA")
+NUM_CODES = 16
+
+pytestmark = pytest.mark.skipif(
+    DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)"
+)
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, NDArray[np.float32]]:
+    """Input and output table of a language model, [10000, 100]."""
+    with tarfile.open(Path(DATA or "") / "ptb-rnnlm.tar.xz") as archive:
+        stored = archive.extractfile("ptb-rnnlm/ptb_rnnlm_100.npz")
+        assert stored is not None
+        with np.load(stored) as arrays:
+            of_words = {"input": arrays["embed"], "output": arrays["affine_W"].T}
+    return {name: np.ascontiguousarray(table, dtype=np.float32) for name, table in of_words.items()}
+
+
+def cosine(found: NDArray[np.float32], rows: NDArray[np.float32]) -> float:
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(rows, axis=1)
+    return float(((found * rows).sum(1) / lengths).mean())
+
+
+@pytest.mark.parametrize("name", ["input", "output"])
+@pytest.mark.parametrize("num_groups", [20, 50])  # 27 and 14 times fewer bytes, rotation counted
+def test_rotated_groups_come_nearer(tables: dict[str, NDArray[np.float32]], name: str, num_groups: int) -> None:
+    """Each level of residual codes has codes of half a byte and centroids as wide as a row."""
+    rows = tables[name]
+    n, dim = rows.shape
+    made = opq.fit(torch.from_numpy(rows), NUM_CODES, num_groups)
+    assert made.rotation is not None
+    nbytes = made.layer.to_packed().nbytes + made.rotation.nbytes
+    levels = -(-nbytes // (n // 2 + 4 * NUM_CODES * dim))  # with a few bytes more, rather than less
+    residual = faiss.ResidualQuantizer(dim, levels, 4)
+    residual.train(rows)
+    peer = cosine(residual.decode(residual.compute_codes(rows)), rows)
+    assert cosine(made.rows(torch.arange(n)).float().numpy(), rows) > peer + 0.005
