@@ -1,6 +1,7 @@
 """`edge-embed compress` from a trained model to a validated file, and what it says of input that is not right."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,15 @@ def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Pat
     assert table["fidelity"]["relative_error"] == pytest.approx(errors[1], rel=1e-5)
 
 
+def test_counts_of_a_table_are_given_once(saved: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "counts.npy", np.ones(400))
+    twice = ("--counts", f"words={tmp_path / 'counts.npy'}") * 2
+    result = run("compress", saved, "-o", tmp_path / "small.pt", "--ratio", 4, *twice)
+    assert result.exit_code == 2
+    assert "got words twice, expected one file for each table" in " ".join(result.stderr.split())
+    assert not (tmp_path / "small.pt").exists()
+
+
 def test_the_same_command_gives_the_same_table(saved: Path, tmp_path: Path) -> None:
     for name in ("one.pt", "other.pt"):
         assert run("compress", saved, "-o", tmp_path / name, "--budget", "3 kB").exit_code == 0
@@ -135,6 +145,7 @@ def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(save
         (("--budget", "3 parsecs"), 2, "budget: got '3 parsecs', expected bytes"),
         (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
+        (("--ratio", 4, "--counts", f"words={os.devnull}"), 2, "cannot be read as an array"),
         (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is named for two outputs: give --plot a file of its own"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),

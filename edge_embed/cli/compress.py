@@ -129,9 +129,11 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
             raise click.BadParameter(
                 f"got {item!r}, expected NAME=FILE, such as words=counts.npy", param_hint="--counts"
             )
+        if name in counts:
+            raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
             counts[name] = torch.from_numpy(np.load(file, allow_pickle=False))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, EOFError, ValueError, TypeError, AttributeError) as error:
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
     return counts

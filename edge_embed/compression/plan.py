@@ -194,7 +194,7 @@ def _settings(
     given = table.weight, table.padding_idx, counts
     search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates)
     if plan.ratio is not None:
-        return search.run(Goal(nbytes=int(table.weight.nbytes / plan.ratio)))
+        return search.run(Goal(nbytes=max(1, int(table.weight.nbytes / plan.ratio))))
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 

@@ -118,8 +118,8 @@ def _scales(steps: Tensor, largest: int) -> Tensor:
         return every
     needed = above.log2()
     spaced = torch.linspace(float(needed.min()), float(needed.max()), MAX_ROW_SCALES, dtype=torch.float64).exp2()
-    spaced[-1] = steps.max().clamp(max=most)
-    return _no_smaller(spaced)
+    spaced[-1] = steps.max()
+    return _no_smaller(spaced.clamp(max=most))
 
 
 def _no_smaller(steps: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq_options import (
     DistanceNorm,
     Variant,
+    check_directions,
     check_method,
     check_scale,
     check_sizes,
@@ -145,6 +146,7 @@ class DPQEmbedding(CompressedEmbedding):
         check_scale("init_scale", init_scale)
         check_scale("query_init_scale", self.query_init_scale)
         check_method(variant, self.metric, self.tie_key_value, distance_norm, ema_decay)
+        check_directions(self.metric, self.key_dim, num_groups)
         self.temperature = temperature
         groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}

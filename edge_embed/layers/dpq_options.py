@@ -29,6 +29,13 @@ def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: in
         raise BadInputError(f"key_dim: got {key_dim}, {expected}")
 
 
+def check_directions(metric: str, key_dim: int, num_groups: int) -> None:
+    """Raise `BadInputError` where the cosine of a query and a key is a sign, by which half of the keys are equal."""
+    if metric == "cosine" and key_dim == num_groups:
+        widths = f"key_dim {key_dim} in {num_groups} groups, single numbers, which have no direction but a sign"
+        raise BadInputError(f'metric: got "cosine" with {widths}: take fewer groups or a larger key_dim')
+
+
 def check_switch(name: str, switch: bool) -> None:
     """Raise `BadInputError` unless it is True or False."""
     if not isinstance(switch, bool):

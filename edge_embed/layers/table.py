@@ -333,10 +333,11 @@ def checked_counts(counts: object) -> Tensor:
         given = torch.as_tensor(counts)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
-    if given.is_complex() or given.ndim != 1 or not len(given) or not given.isfinite().all():
-        raise BadInputError(
-            f"counts: got {given.dtype} {list(given.shape)}, expected a finite number for each token, [n]"
-        )
+    if given.is_complex() or given.ndim != 1 or not len(given):
+        raise BadInputError(f"counts: got {given.dtype} {list(given.shape)}, expected a number for each token, [n]")
+    if not (finite := given.isfinite()).all():
+        token = int((~finite).nonzero()[0])
+        raise BadInputError(f"counts: got {float(given[token])} for token {token}, expected finite numbers")
     return given.double().cpu()
 
 

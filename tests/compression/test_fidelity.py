@@ -121,7 +121,7 @@ def test_the_scale_of_a_table_changes_nothing(scale):
         (torch.ones(59), r"counts: got 59, expected 60"),
         (-torch.ones(60), r"counts: got -1 for row 0, expected none below 0"),
         (torch.zeros(60), "counts: got zeros only"),
-        (torch.full((60,), torch.nan), "expected a finite number"),
+        (torch.full((60,), torch.nan), "counts: got nan for token 0, expected finite numbers"),
     ],
 )
 def test_counts_are_numbers_of_all_rows(counts, message):

@@ -84,3 +84,13 @@ def test_as_baselines_they_are_as_near_and_as_large_as_they_would_be(counts: np.
         assert trial.nbytes == rows.shape_of(50, 7, bits).nbytes
         assert trial.mean_cosine == pytest.approx(weights @ cosines / weights.sum(), rel=1e-6)  # scales are float32
         assert trial.relative_error == pytest.approx(error, rel=1e-4)
+
+
+@pytest.mark.parametrize("bits", [8, 2])
+def test_the_largest_numbers_of_float32_have_scales(bits: int) -> None:
+    """Of many rows, scales are spaced; the last product with a scale is infinite if that is not heeded."""
+    table = np.float32(2) ** np.linspace(120, 127.9, 2000, dtype=np.float32)[:, None] * np.ones(3, np.float32)
+    found = rows.fit(table, bits).to_packed().rows(np.arange(2000))
+    assert np.isfinite(found).all()
+    if bits == 8:
+        np.testing.assert_allclose(found, table, rtol=0.03)

@@ -156,6 +156,10 @@ def test_the_front_has_no_setting_that_another_beats() -> None:
             ParityError,
             r"dpq K=2, D=1: the mean cosine is 0\.\d+, expected 0.9 or more: use larger sizes",
         ),
+        *(
+            ({"method": method, "ratio": 1e9}, SizeError, "no setting that was tried takes 1 bytes or less")
+            for method in ("dpq", "tt", "tr", "low_rank")
+        ),
         ({"method": "dpq", "options": {"num_codes": 16, "num_groups": 3}}, BadInputError, "num_groups"),
         ({"budget": DENSE_BYTES}, BadInputError, "budget: got 38,400, expected at least 1 and less than the 38,400"),
     ],

@@ -38,16 +38,18 @@ class Case:
 def cases(draw: st.DrawFn) -> Case:
     rows, num_codes, num_groups = draw(st.integers(1, 5)), draw(st.integers(2, 5)), draw(st.integers(1, 3))
     tied = draw(st.booleans())
-    width = draw(st.integers(1, 3))
+    metric = draw(st.sampled_from(["dot", "euclidean", "cosine"]))
+    widths = st.integers(1 + (metric == "cosine"), 3)
+    width = draw(widths)
     torch.manual_seed(draw(st.integers(0, 2**31)))
     layer = DPQEmbedding(
         rows, num_groups * width, num_codes, num_groups,
-        metric=draw(st.sampled_from(["dot", "euclidean", "cosine"])),
+        metric=metric,
         share_subspaces=draw(st.booleans()),
         distance_norm=draw(st.sampled_from([True, False, "per_group"])),
         padding_idx=draw(st.none() | st.integers(0, rows - 1)),
         tie_key_value=tied,
-        key_dim=None if tied else num_groups * draw(st.integers(1, 3)),
+        key_dim=None if tied else num_groups * draw(widths),
         temperature=draw(st.sampled_from([1.0, 0.3, 4.0])),
         init_scale=1.0,
         dtype=torch.float64,

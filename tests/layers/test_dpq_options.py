@@ -38,6 +38,7 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
         ({"variant": "vq", "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12, as keys and values are one"),
         ({"tie_key_value": True, "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12"),
         ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7"),
+        ({"metric": "cosine", "key_dim": 3}, r'metric: got "cosine" with key_dim 3 in 3 groups, single numbers'),
         ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
         ({"distance_norm": "per_code"}, "distance_norm must be True, False or \"per_group\", got 'per_code'"),
         ({"query_init_scale": -1.0}, "query_init_scale must be a finite number of at least 0, got -1.0"),
