@@ -73,13 +73,13 @@ class DPQEmbedding(CompressedEmbedding):
         padding_idx: this row is exactly zero and gets no gradient.
         distance_norm: batch norm of the distances (appendix C). True: one statistic per choice k, shared by all groups,
             as in the authors' code; ``"per_group"``: one per group and choice, which leaves fewer codes of SX unused;
-            False: none, for SX where a `TiedOutput` shares the table: statistics of look-ups, which meet frequent rows
-            most, and of the output layer, which takes all alike, give a row different codes.
+            False: none, for a table that a `TiedOutput` shares, above all with SX: statistics of look-ups, which meet
+            frequent rows most, and of the output layer, which takes all alike, give a row different codes.
         init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
         device: as for ``nn.Embedding``.
         dtype: as for ``nn.Embedding``; export wants float32 or float16.
         metric: how near a query is to a key. SX: ``"dot"`` (eq. 3, the default), ``"euclidean"`` (squared) or
-            ``"cosine"`` (table 1). VQ is Euclidean (eq. 6).
+            ``"cosine"`` (table 1; of keys of two columns or more). VQ is Euclidean (eq. 6).
         tie_key_value: one matrix as keys and values. SX: no by default, as in the paper (table 12). VQ is tied:
             eq. (7) gives the query the gradient of the value, which has to be near it.
         key_dim: columns D w of queries and keys (table 1), a multiple of ``num_groups``; d by default, and always
