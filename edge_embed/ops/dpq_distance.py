@@ -54,7 +54,7 @@ def features(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
     Queries come last, as sub-vectors are short: a sum over their few numbers is then one over whole vectors.
     """
     others = 2 if metric == "euclidean" else 1
-    groups = query.unflatten(-1, (-1, weights.shape[1] - others)).permute(1, 2, 0).contiguous()  # [D, s, B]
+    groups = query.t().contiguous().unflatten(0, (-1, weights.shape[1] - others))  # [D, s, B]
     if metric == "cosine":
         groups = _directions(groups, dim=1)
     square = [groups.square().sum(1, keepdim=True)] if metric == "euclidean" else []

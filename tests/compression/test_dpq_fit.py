@@ -374,7 +374,7 @@ def test_a_row_that_is_no_number_is_named_but_for_the_padding_row():
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"seed": 0.5}, "seed must be an integer, got 0.5"),
         ({"counts": torch.ones(99)}, "counts: got 99, expected 100, one for each row"),
-        ({"counts": torch.ones(100, 1)}, r"counts: got torch.float32 \[100, 1\], expected a finite number"),
+        ({"counts": torch.ones(100, 1)}, r"counts: got torch.float32 \[100, 1\], expected a number for each token"),
         ({"counts": torch.arange(100) - 3}, "counts: got -3 for row 0, expected none below 0"),
         ({"counts": torch.zeros(100)}, "counts: got zeros only, expected a row that counts; or leave counts out"),
         ({"counts": torch.arange(100) == 7, "padding_idx": 7}, "got zeros only, besides the padding row, expected"),
