@@ -8,7 +8,7 @@ tt    a tensor train, by singular value decompositions
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans  # type: ignore[import-untyped]
+from sklearn.cluster import KMeans
 
 from edge_embed.compression import tt
 from edge_embed.layers.factorization import column_shape, row_shape

@@ -27,8 +27,8 @@ _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *less dense*: the difference within a seed. *at equal bytes*: what the dense model of the same seed loses or gains on
 the method when its table is cut down to as many bytes afterwards, by a matrix of low rank, by product quantisation
-weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median processor time of a
-training step relative to the dense model with Adam, in turns."""
+weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median processor time of
+training steps of an epoch, drawn at random, relative to the dense model with Adam, in turns."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 

@@ -5,6 +5,8 @@ is drawn before the table, so differences are taken within a seed.
 """
 
 import copy
+import ctypes
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import process_time
@@ -21,6 +23,7 @@ from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
 TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
 _STEPS = 5
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,26 @@ def counts(task: Task[Model], weights: Sequence[Rows]) -> list[NDArray[np.int64]
 
 def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
     """Processor time of training steps relative to those of ``dense``, by method: a ratio a round, of all in turns."""
-    random, batches = np.random.default_rng(0), [batch for _, batch in zip(range(_STEPS), task.batches(), strict=False)]
+    _keep_freed_memory()
+    random, batches = np.random.default_rng(0), list(task.batches())
     models = {method: task.model(recipe.table).train() for method, recipe in recipes.items()}
     optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
     rounds: list[dict[str, float]] = []
     for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):
+        some = random.choice(len(batches), min(_STEPS, len(batches)), replace=False)  # of an epoch: sizes differ
         rounds.append({})
         for method in random.permutation(list(models)):
             begin = process_time()
-            for batch in batches:
-                step(task, models[method], optimizers[method], batch)
+            for number in some:
+                step(task, models[method], optimizers[method], batches[number])
             rounds[-1][method] = process_time() - begin
     return {method: [times[method] / times["dense"] for times in rounds[1:]] for method in models}
+
+
+def _keep_freed_memory() -> None:
+    """Else it is chance, in each process anew, whose steps wait for the system to give their memory back to them."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+            mallopt(_M_TRIM_THRESHOLD, 1 << 30)

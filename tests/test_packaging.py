@@ -218,6 +218,7 @@ class TestDistributions:
             f"edge_embed/runtime/{library._file_name('edge_embed_ops')}",
             f"edge_embed/runtime/{library._file_name('edge_embed_bench')}",
             f"edge_embed/runtime/{library._file_name('edge_embed_tflite')}",
+            f"edge_embed/runtime/{library._file_name('edge_embed_training')}",
             *(f"edge_embed/runtime/{name}" for name in PROGRAMS),
             "edge_embed/runtime_ops/CMakeLists.txt",
             "edge_embed/runtime_ops/c_api/edge_embed.h",

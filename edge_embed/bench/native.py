@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.errors import EdgeEmbedError
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.form import Packed
 from edge_embed.packed.tt import PackedTT
-from edge_embed.runtime.library import get_library_path, installed_path
+from edge_embed.runtime.library import get_library_path, installed_library
 
 _POINTER, _SIZE, _INT64, _INT32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32
 _TYPES = ("float32", "float16", "int8", "uint8", "uint16", "uint32")  # as numbered in kernels/type.h
@@ -92,14 +91,7 @@ def library() -> ctypes.CDLL:
     Raises:
         EdgeEmbedError: if it is not there, or this system cannot load it.
     """
-    path = installed_path("edge_embed_bench")
-    try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise EdgeEmbedError(
-            f"the benchmark's library {path} cannot be loaded ({error}): install the package again "
-            "(`make install` in a checkout)"
-        ) from error
+    loaded = installed_library("edge_embed_bench")
     loaded.eb_copy_rows.argtypes = [_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER]
     loaded.eb_copy_rows.restype = None
     loaded.eb_gather.argtypes = [_POINTER, _POINTER, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE]

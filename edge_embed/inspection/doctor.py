@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.report.targets import Problem, TargetInfo
-from edge_embed.runtime.library import get_library_path
+from edge_embed.runtime.library import get_library_path, installed_library, installed_path
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
@@ -61,6 +61,21 @@ class LibraryInfo:
 
 
 @dataclass(frozen=True)
+class TrainingInfo:
+    """The library that training and compression compute with.
+
+    Attributes:
+        path: Where it was found; None where there is none, or this system cannot load it.
+        isa: Instruction set whose kernels run here.
+        lack: Why there is none and the remedy; training works all the same, slower.
+    """
+
+    path: str | None = None
+    isa: str | None = None
+    lack: Problem | None = None
+
+
+@dataclass(frozen=True)
 class DoctorReport:
     """The state of an installation.
 
@@ -69,6 +84,7 @@ class DoctorReport:
         system: Operating system and processor.
         cpu_features: Vector extensions found; None where the system does not say.
         library: The operator library, None if there is none that fits.
+        training: The library that training computes with, which is no problem where it is missing.
         opset: Version of the standard operators in exported files.
         ir_version: Version of the file format of exported files.
         providers: Execution providers of ONNX Runtime.
@@ -80,6 +96,7 @@ class DoctorReport:
     system: str
     cpu_features: list[str] | None
     library: LibraryInfo | None
+    training: TrainingInfo
     opset: int | None
     ir_version: int | None
     providers: list[str]
@@ -112,6 +129,7 @@ def diagnose() -> DoctorReport:
         system=f"{platform.system()} {platform.machine()}",
         cpu_features=_cpu_features(),
         library=library,
+        training=_training(),
         opset=OPSET,
         ir_version=IR_VERSION,
         providers=_attempt(_providers, problems) or [],
@@ -186,6 +204,15 @@ def _library(problems: list[Problem]) -> LibraryInfo:
         problems.append(Problem(failure, f"set it to one of them, or unset {_FORCED}" if refused else again))
     version, isa = (bytes(text).decode("utf-8", "replace") for text in (loaded.ee_version(), loaded.ee_isa()))
     return LibraryInfo(str(path), version, path.stat().st_size, kernels, isa, isas, failure == "")
+
+
+def _training() -> TrainingInfo:
+    try:
+        loaded = installed_library("edge_embed_training")
+    except EdgeEmbedError as error:
+        return TrainingInfo(lack=Problem(*_what_and_remedy(str(error))))
+    loaded.ee_training_isa.restype = ctypes.c_char_p
+    return TrainingInfo(str(installed_path("edge_embed_training")), loaded.ee_training_isa().decode())
 
 
 def _isas(library: ctypes.CDLL) -> dict[str, bool]:

@@ -81,6 +81,13 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
         _line(console, f"  instruction set: {library.isa}, of {others}")
     else:
         _line(console, "operator library: none that fits")
+    training = report.training
+    if training.lack is None:
+        _line(console, f"training library: {training.path}")
+        _line(console, f"  instruction set: {training.isa}")
+    else:
+        _line(console, "training library: none; training works without, slower")
+        _line(console, f"  {training.lack.what}: {training.lack.remedy}")
     _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")
     _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
     _line(console, "targets of validate:")

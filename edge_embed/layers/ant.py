@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import CompressedEmbedding, Memory, check_count
@@ -256,14 +257,13 @@ class ANTEmbedding(CompressedEmbedding):
         """Rows [B, d] of rows [B, A] of the transform by eq. (1)."""
         return ant.products(self._weights_of(transform), self.anchors)
 
-    def training_logits(self, hidden: Tensor) -> Tensor:
+    def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""
         anchors, weights = self.anchors.to(hidden.dtype), self._weights_of(self.transform).to(hidden.dtype)
-        logits = (hidden @ anchors.t()) @ weights.t()  # [*, A] -> [*, n]
-        if self.padding_idx is None:
-            return logits
-        padding = torch.tensor([self.padding_idx], device=logits.device)
-        return logits.index_fill(-1, padding, 0.0)
+        if self.padding_idx is not None:
+            padding = torch.tensor([self.padding_idx], device=weights.device)
+            weights = weights.index_fill(0, padding, 0.0)
+        return functional.linear(hidden @ anchors.t(), weights, bias)  # [*, A] -> [*, n]
 
     def extra_repr(self) -> str:
         """Sizes and state, as ``print(model)`` shows them."""

@@ -36,10 +36,9 @@ from edge_embed.ops.dpq_distance import (
     Metric,
     affine,
     batch_statistics,
-    features,
-    nearest,
     normalized,
-    training_responses,
+    remembered_codes,
+    training_codes,
 )
 from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows
 from edge_embed.ops.operators import TableOperators
@@ -312,38 +311,35 @@ class DPQEmbedding(CompressedEmbedding):
         """Rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
         if self.centroids is not None and update:
             self.centroids.move(self.value)
+        memory = {} if memory is None else memory
         if self.variant == "sx":
-            response = self._responses(query, counts, update)  # [D, K, B]
-            return softmax_rows(response, nearest(response), self.value, self.temperature)
-        code = self._nearest(query, counts, update, {} if memory is None else memory)  # [D, B]
+            weights = self._distance_weights(query, counts, update)
+            return softmax_rows(query, weights, self.value, self.metric, self.temperature, memory)
+
+        def find() -> Tensor:
+            return training_codes(query, self._distance_weights(query, counts, update), self.metric)
+
+        code = remembered_codes(memory, self.num_codes, find)  # [D, B]
         if self.centroids is not None and update:
             self.centroids.follow(query, code, counts)
         return centroid_rows(query, self.value, code, counts, share)
 
-    @torch.no_grad()
-    def _nearest(self, query: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
-        """Codes of VQ, int64 [D, B], which learns past them: they are remembered, in few bytes."""
-        if "code" not in memory:
-            code = nearest(self._responses(query, counts, update))
-            memory["code"] = code.to(torch.uint8 if self.num_codes <= 256 else torch.int32)
-        return memory["code"].long()
-
-    def training_logits(self, hidden: Tensor) -> Tensor:
+    def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages."""
         with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
-            return super().training_logits(hidden)
+            return super().training_logits(hidden, bias)
 
-    def _responses(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
-        """Distances [D, K, B], by the statistics of this batch if there is a norm: too many for float16."""
+    def _distance_weights(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
+        """Weights of distances, [G, f, K], by the statistics of this batch if there is a norm: too much for float16."""
         wide = torch.promote_types(query.dtype, torch.float32) if self.distance_norm else query.dtype
         weights = affine(self._keys().to(wide), self.metric)
-        parts = features(query.to(wide), weights, self.metric)
         if self.distance_norm:
-            mean, variance, total = batch_statistics(parts, weights, counts, self.distance_norm == "per_group")
+            per_group = self.distance_norm == "per_group"
+            mean, variance, total = batch_statistics(query, weights, self.metric, counts, per_group)
             if update:
                 self._follow(mean, variance, total)
             weights = normalized(weights, mean, variance)
-        return training_responses(parts, weights).to(query.dtype)
+        return weights
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:

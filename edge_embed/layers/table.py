@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from numbers import Real
-from typing import Any, Self, TypeGuard
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +105,12 @@ class CompressedEmbedding(nn.Module, ABC):
             [B, d]; the padding row may hold anything.
         """
 
+    def training_block(
+        self, begin: int, end: int, own: Tensor, counts: Tensor, share: float, update: bool, memory: Memory
+    ) -> Tensor:
+        """`training_rows` of the ids begin .. end - 1, for which a method may have a shorter way."""
+        return self.training_rows(own, counts, share, update, memory)
+
     @property
     @abstractmethod
     def stored_type(self) -> torch.dtype:
@@ -184,16 +190,23 @@ class CompressedEmbedding(nn.Module, ABC):
             return self._learning_rows(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
         return self.use("rows", ids)
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Products with every row of the table: [*, d] -> [*, n]. The dense table is never whole in memory.
+
+        Args:
+            hidden: [*, d].
+            bias: [n], which is added to them.
 
         Raises:
             BadInputError: for hidden states that are not float [*, d].
         """
-        if self.learns:
-            check_hidden(hidden, self.embedding_dim)
-            return self.training_logits(hidden)
-        return self.use("logits", hidden)
+        if not self.learns:
+            logits = self.use("logits", hidden)
+            return logits if bias is None else logits + bias
+        check_hidden(hidden, self.embedding_dim)
+        if bias is None or bias.dtype == hidden.dtype:
+            return self.training_logits(hidden, bias)
+        return self.training_logits(hidden) + bias
 
     def topk(self, hidden: Tensor, k: int, bias: Tensor | None = None) -> TopK:
         """The ``k`` largest of ``logits(hidden) + bias``: [*, d] -> values and ids [*, k], as `TiedOutput.topk`.
@@ -205,15 +218,14 @@ class CompressedEmbedding(nn.Module, ABC):
         check_hidden(hidden, self.embedding_dim)
         offsets = None if bias is None else bias.to(hidden.dtype)
         if self.learns:
-            logits = self.training_logits(hidden)
-            return largest(logits if offsets is None else logits + offsets, k)
+            return largest(self.training_logits(hidden, offsets), k)
         operators, table = self._table()
         return TopK(*operators("topk", hidden, offsets, k, *table))
 
-    def training_logits(self, hidden: Tensor) -> Tensor:
-        """Logits as the method trains them; a method with a shorter way overrides this."""
+    def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
         flat = hidden.reshape(-1, self.embedding_dim)
-        logits = _BlockedLogits.apply(self, flat, *self.parameters())  # type: ignore[no-untyped-call]
+        logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]
         result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
         return result
 
@@ -228,80 +240,110 @@ class CompressedEmbedding(nn.Module, ABC):
         check_id_range(ids, self.num_embeddings)
         # An accelerator would have to be waited for; while ``torch.compile`` traces nobody knows how many there are.
         if torch.compiler.is_compiling() or ids.device.type != "cpu":
-            return self._counted_rows(ids, self._own(ids), torch.ones_like(ids))
+            return self._counted_rows(ids, torch.ones_like(ids))
         each, places, counts = ids.unique(return_inverse=True, return_counts=True)
-        return functional.embedding(places, self._counted_rows(each, self._own(each), counts))
+        return functional.embedding(places, self._counted_rows(each, counts))
 
-    def _own(self, ids: Tensor) -> Tensor:
-        return ids if self.own_rows is None else functional.embedding(ids, self.own_rows)
-
-    def _counted_rows(
-        self,
-        ids: Tensor,
-        own: Tensor,
-        counts: Tensor,
-        share: float = 1.0,
-        update: bool = True,
-        memory: Memory | None = None,
-    ) -> Tensor:
+    def _counted_rows(self, ids: Tensor, counts: Tensor) -> Tensor:
         """`training_rows`, the padding row zero."""
-        update = update and not is_recomputed()
+        own = ids if self.own_rows is None else functional.embedding(ids, self.own_rows)
+        update = not is_recomputed()
         if self.padding_idx is None:
-            return self.training_rows(own, counts, share, update, memory)
+            return self.training_rows(own, counts, update=update)
         is_padding = ids == self.padding_idx
-        rows = self.training_rows(own, counts.masked_fill(is_padding, 0), share, update, memory)
+        rows = self.training_rows(own, counts.masked_fill(is_padding, 0), update=update)
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
 
 
 class _BlockedLogits(torch.autograd.Function):
-    """hidden [B, d] -> logits [B, n], a block of rows at a time; the backward pass computes the rows again."""
+    """hidden [B, d], bias [n] -> logits [B, n], a block of rows at a time; the backward pass computes the rows again.
+
+    A bias is one more column of the rows, and hidden states are 1 there: passes over all logits would take as long as
+    much of the product.
+    """
 
     @staticmethod
-    def forward(ctx: Any, layer: CompressedEmbedding, hidden: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.layer, ctx.memories = layer, defaultdict(dict)
+    def forward(
+        ctx: Any, layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None, *parameters: Tensor
+    ) -> Tensor:
+        ctx.layer, ctx.memories, ctx.has_bias = layer, defaultdict(dict), bias is not None
+        hidden = hidden if bias is None else torch.cat((hidden, torch.ones_like(hidden[:, :1])), 1)  # [B, d or d + 1]
         ctx.save_for_backward(hidden, *parameters)
         logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
-        for begin, end, _, rows in _blocks(layer, hidden.device, ctx.memories, update=True):
-            logits[:, begin:end] = hidden @ rows.to(hidden.dtype).t()
+        for block in _blocks(layer, hidden.device, ctx.memories, update=True):
+            rows = block.without_padding(block.rows).to(hidden.dtype)
+            if bias is not None:
+                rows = torch.cat((rows, bias[block.place].unsqueeze(1)), 1)
+            torch.mm(hidden, rows.t(), out=logits[:, block.place])
         return logits
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden, *_ = ctx.saved_tensors  # parameters are saved to be told if one has changed; hooks may give copies
+        width = ctx.layer.embedding_dim
         parameters, own_rows = list(ctx.layer.parameters()), ctx.layer.own_rows
         learned = {id(parameter): torch.zeros_like(parameter) for parameter in parameters if parameter.requires_grad}
         shared = [parameter for parameter in parameters if parameter.requires_grad and parameter is not own_rows]
-        hidden_gradient = torch.zeros_like(hidden)
+        of_hidden = torch.zeros_like(hidden[:, :width])
+        of_bias = hidden.new_empty(ctx.layer.num_embeddings) if ctx.has_bias else None
         with torch.enable_grad():
-            for begin, end, own, rows in _blocks(ctx.layer, hidden.device, ctx.memories, update=False):
-                gradient = gradients[0][:, begin:end]  # [B, block]
-                hidden_gradient += gradient @ rows.detach().to(hidden.dtype)
-                wanted = [own, *shared] if own.requires_grad else shared
-                of_rows = (gradient.t() @ hidden).to(rows.dtype)
-                parts = list(torch.autograd.grad(rows, wanted, of_rows, materialize_grads=True))
-                if own.requires_grad:
-                    learned[id(own_rows)][begin:end] = parts.pop(0)
+            for block in _blocks(ctx.layer, hidden.device, ctx.memories, update=False):
+                gradient = gradients[0][:, block.place]  # [B, block]
+                of_hidden += gradient @ block.without_padding(block.rows.detach()).to(hidden.dtype)
+                of_rows = gradient.t() @ hidden  # [block, d or d + 1]
+                if of_bias is not None:
+                    of_bias[block.place] = of_rows[:, width]
+                of_rows = block.without_padding(of_rows[:, :width]).to(block.rows.dtype)
+                wanted = [block.own, *shared] if block.own.requires_grad else shared
+                parts = list(torch.autograd.grad(block.rows, wanted, of_rows, materialize_grads=True))
+                if block.own.requires_grad:
+                    learned[id(own_rows)][block.place] = parts.pop(0)
                 for parameter, part in zip(shared, parts, strict=True):
                     learned[id(parameter)] += part
-        return None, hidden_gradient, *(learned.get(id(parameter)) for parameter in parameters)
+        return None, of_hidden, of_bias, *(learned.get(id(parameter)) for parameter in parameters)
+
+
+class _Block(NamedTuple):
+    """Rows that follow each other, as a method trains them.
+
+    Attributes:
+        place: of their ids.
+        padding: the place of the padding row among them, if it is there.
+        own: what they have for themselves. It learns as a leaf: the gradient of a part of all own rows would be as
+            large as all of them, for each block.
+        rows: [block, d]; the padding row holds anything.
+    """
+
+    place: slice
+    padding: int | None
+    own: Tensor
+    rows: Tensor
+
+    def without_padding(self, numbers: Tensor) -> Tensor:
+        """Numbers of each row, [block, *], with 0 for the padding row."""
+        if self.padding is None:
+            return numbers
+        return numbers.index_fill(0, torch.tensor([self.padding], device=numbers.device), 0.0)
 
 
 def _blocks(
     layer: CompressedEmbedding, device: torch.device, memories: Mapping[int, Memory], update: bool
-) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """First id, end, what rows have for themselves, and rows of consecutive blocks.
-
-    Each block counts by its rows, but for the padding row. What its rows have for themselves learns as a leaf: the
-    gradient of a part of all own rows would be as large as all of them, for each block.
-    """
-    padding, own_rows = layer.padding_idx, layer.own_rows
-    total = max(1, layer.num_embeddings - (padding is not None))
+) -> Iterator[_Block]:
+    """All rows. Each block counts by its rows, but for the padding row."""
+    own_rows, update = layer.own_rows, update and not is_recomputed()
+    total = max(1, layer.num_embeddings - (layer.padding_idx is not None))
     for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
-        counted = end - begin - (padding is not None and begin <= padding < end)
-        ids = torch.arange(begin, end, device=device)
-        own = ids if own_rows is None else own_rows[begin:end].detach().requires_grad_(own_rows.requires_grad)
-        rows = layer._counted_rows(ids, own, torch.ones_like(ids), counted / total, update, memories[begin])
-        yield begin, end, own, rows
+        place, counts = slice(begin, end), torch.ones(end - begin, dtype=torch.int64, device=device)
+        padding = None
+        if layer.padding_idx is not None and begin <= layer.padding_idx < end:
+            padding = layer.padding_idx - begin
+            counts[padding] = 0
+        if own_rows is None:
+            own = torch.arange(begin, end, device=device)
+        else:
+            own = own_rows[place].detach().requires_grad_(own_rows.requires_grad)
+        share = (end - begin - (padding is not None)) / total
+        yield _Block(place, padding, own, layer.training_block(begin, end, own, counts, share, update, memories[begin]))
 
 
 def is_recomputed() -> bool:

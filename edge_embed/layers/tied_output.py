@@ -68,8 +68,7 @@ class TiedOutput(nn.Module):
         Raises:
             BadInputError: for hidden states that are not float [*, d].
         """
-        logits = self.embedding.logits(hidden)
-        return logits if self.bias is None else logits + self.bias
+        return self.embedding.logits(hidden, self.bias)
 
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """The ``k`` largest logits of each hidden state, in descending order, equal ones by lowest id.

@@ -323,6 +323,14 @@ class TTEmbedding(CompressedEmbedding):
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
         return tt.chain(ids if self.row_order is None else tt.placed(ids, self.row_order), self._cores())
 
+    def training_block(
+        self, begin: int, end: int, own: Tensor, counts: Tensor, share: float, update: bool, memory: Memory
+    ) -> Tensor:
+        """Rows that follow each other have most digits in common, but in an order of their own."""
+        if self.row_order is not None:
+            return self.training_rows(own, counts, share, update, memory)
+        return tt.block(begin, end, self._cores())
+
     def extra_repr(self) -> str:
         """Sizes and state, as ``print(model)`` shows them."""
         optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""

@@ -12,12 +12,15 @@ code: one mean and variance per choice k, shared by all groups, or for each grou
 Shapes: B queries, D groups of key width s, K codes per group; G = D, or 1 when subspaces are shared.
 """
 
-from typing import Literal, get_args
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.ops import dpq_kernels
+from edge_embed.ops.dpq_kernels import serves, width_of
 
 Metric = Literal["dot", "euclidean", "cosine"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -45,16 +48,15 @@ def responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
 
     ``weights`` [G, f, K] are those of `affine`, or `normalized` ones.
     """
-    return features(query, weights, metric).transpose(1, 2) @ weights
+    return features(query, weights.shape[1], metric).transpose(1, 2) @ weights
 
 
-def features(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
+def features(query: Tensor, num_features: int, metric: Metric) -> Tensor:
     """What distances are linear in, for each group: (q, |q|^2, 1), or (q, 1) where |q|^2 plays no part: [D, f, B].
 
     Queries come last, as sub-vectors are short: a sum over their few numbers is then one over whole vectors.
     """
-    others = 2 if metric == "euclidean" else 1
-    groups = query.t().contiguous().unflatten(0, (-1, weights.shape[1] - others))  # [D, s, B]
+    groups = query.t().contiguous().unflatten(0, (-1, width_of(num_features, metric)))  # [D, s, B]
     if metric == "cosine":
         groups = _directions(groups, dim=1)
     square = [groups.square().sum(1, keepdim=True)] if metric == "euclidean" else []
@@ -84,13 +86,30 @@ def normalized(weights: Tensor, mean: Tensor | None, variance: Tensor | None) ->
     return torch.cat((weights[:, :-1], weights[:, -1:] - mean), 1) * scale
 
 
-def training_responses(features: Tensor, weights: Tensor) -> Tensor:
-    """Distances [D, K, B] of `features` [D, f, B] by weights [G, f, K].
+def training_responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
+    """Distances [D, K, B] of queries [B, D s] by weights [G, f, K], in the type of the queries.
 
     Choices come before queries: what goes over the choices, a softmax or `nearest`, is then done for many queries at a
     time, which is faster where choices are few.
     """
-    return weights.transpose(1, 2) @ features
+    parts = features(query.to(weights.dtype), weights.shape[1], metric)  # a norm is too much for float16
+    return (weights.transpose(1, 2) @ parts).to(query.dtype)
+
+
+@torch.no_grad()
+def training_codes(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
+    """Codes of queries [B, D s] in training, integers [D, B]."""
+    if serves(query, weights):
+        return dpq_kernels.nearest(dpq_kernels.distances(query, weights, metric))
+    return nearest(training_responses(query, weights, metric))
+
+
+@torch.no_grad()
+def remembered_codes(memory: MutableMapping[str, Tensor], num_codes: int, find: Callable[[], Tensor]) -> Tensor:
+    """Codes int32 [D, B], found the first time and kept in few bytes from then on."""
+    if "code" not in memory:
+        memory["code"] = find().to(torch.uint8 if num_codes <= 256 else torch.int32)
+    return memory["code"].int()
 
 
 @torch.no_grad()
@@ -108,28 +127,72 @@ def nearest(response: Tensor) -> Tensor:
 
 
 def batch_statistics(
-    features: Tensor, weights: Tensor, counts: Tensor, per_group: bool
+    query: Tensor, weights: Tensor, metric: Metric, counts: Tensor, per_group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance of distances, those of a query counted ``counts`` [B] times, and of how many.
 
-    They are taken from mean and covariance of the few features [D, f, B] that distances are linear in, by weights
-    [G, f, K].
+    They are taken from mean and covariance of the few features that distances are linear in, by weights [G, f, K].
 
     Returns:
         Mean and variance [K] over groups and queries, or [D, K] over queries; their number, of rank 0.
     """
-    weight = counts.to(features.dtype)  # [B]
+    weight = counts.to(weights.dtype)  # [B]
     total = weight.sum()
-    number = total.clamp(min=1)
-    centre = features @ weight.unsqueeze(-1) / number  # [D, f, 1]
-    centred = features - centre
-    covariance = (centred * weight) @ centred.transpose(1, 2) / number  # [D, f, f]
-    mean = (centre.transpose(1, 2) @ weights).squeeze(1)  # [D, K]
+    centre, covariance = feature_moments(query, weight / total.clamp(min=1), weights.shape[1], metric)
+    mean = (centre.unsqueeze(1) @ weights).squeeze(1)  # [D, K]
     variance = (weights * (covariance @ weights)).sum(1).clamp(min=0)  # [D, K]
     if per_group:
         return mean, variance, total
     overall = mean.mean(0)  # [K]
-    return overall, (variance + (mean - overall).square()).mean(0), total * len(features)
+    return overall, (variance + (mean - overall).square()).mean(0), total * len(centre)
+
+
+def feature_moments(query: Tensor, shares: Tensor, num_features: int, metric: Metric) -> tuple[Tensor, Tensor]:
+    """Mean [D, f] and covariance [D, f, f] of the features of queries [B, D s], with shares [B] that add up to 1."""
+    if serves(query, shares):
+        found: tuple[Tensor, Tensor] = _FeatureMoments.apply(query, shares, num_features, metric)  # type: ignore[no-untyped-call]
+        return found
+    return _moments_by_torch(query, shares, num_features, metric)
+
+
+def _moments_by_torch(query: Tensor, shares: Tensor, num_features: int, metric: Metric) -> tuple[Tensor, Tensor]:
+    parts = features(query.to(shares.dtype), num_features, metric)  # [D, f, B]
+    centre = parts @ shares  # [D, f]
+    centred = parts - centre.unsqueeze(-1)
+    return centre, (centred * shares) @ centred.transpose(1, 2)
+
+
+class _FeatureMoments(torch.autograd.Function):
+    @staticmethod
+    def forward(query: Tensor, shares: Tensor, num_features: int, metric: Metric) -> tuple[Tensor, Tensor]:
+        return dpq_kernels.moments(query, shares, num_features, metric)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        query, shares, _, ctx.metric = inputs
+        ctx.save_for_backward(query, shares, output[0])
+
+    @staticmethod
+    def backward(ctx: Any, of_centre: Tensor, of_covariance: Tensor) -> tuple[Tensor | None, ...]:
+        query, shares, centre = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def moments(query: Tensor) -> tuple[Tensor, Tensor]:
+                return _moments_by_torch(query, shares, centre.shape[1], ctx.metric)
+
+            return *learned_by_torch(moments, [query], (of_centre, of_covariance)), None, None, None
+        learned = dpq_kernels.moments_backward(query, shares, ctx.metric, centre, of_centre, of_covariance)
+        return learned, None, None, None
+
+
+def learned_by_torch(
+    function: Callable[..., Any], inputs: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """What inputs of a function learn from gradients of what it gives, where that is to be differentiated itself."""
+    inputs = [each.view_as(each) for each in inputs]  # one may come of another
+    wanted = [each for each in inputs if each.requires_grad]
+    learned = iter(torch.autograd.grad(function(*inputs), wanted, gradients, create_graph=True))
+    return tuple(next(learned) if each.requires_grad else None for each in inputs)
 
 
 def _directions(vectors: Tensor, dim: int) -> Tensor:

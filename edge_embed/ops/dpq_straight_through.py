@@ -3,12 +3,22 @@
 Shapes: B ids, D groups of value width s = d/D, K codes per group; G = D, or 1 when subspaces are shared.
 """
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from edge_embed.ops import dpq_kernels
 from edge_embed.ops.dpq import select, value_indices
+from edge_embed.ops.dpq_distance import (
+    Metric,
+    learned_by_torch,
+    nearest,
+    remembered_codes,
+    training_codes,
+    training_responses,
+)
 
 
 class _SoftChoice(torch.autograd.Function):
@@ -36,20 +46,67 @@ class _SoftChoice(torch.autograd.Function):
         return gradient, learned / ctx.temperature, None, None
 
 
-def softmax_rows(response: Tensor, code: Tensor, value: Tensor, temperature: float) -> Tensor:
+class _SoftRows(torch.autograd.Function):
+    """`softmax_rows` by the kernels: distances are computed again on the way back, which is less than to keep them."""
+
+    @staticmethod
+    def forward(
+        query: Tensor, weights: Tensor, value: Tensor, code: Tensor, metric: Metric, temperature: float
+    ) -> Tensor:
+        return dpq_kernels.rows(value, code)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.metric, ctx.temperature = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, weights, value, code = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def rows(query: Tensor, weights: Tensor, value: Tensor) -> Tensor:
+                response = training_responses(query, weights, ctx.metric)
+                return _soft_choice(response, value, code, ctx.temperature)
+
+            return *learned_by_torch(rows, [query, weights, value], [gradient]), None, None, None
+        of = dpq_kernels.distances(query, weights, ctx.metric)
+        return *dpq_kernels.soft_backward(of, value, code, ctx.temperature, gradient), None, None, None
+
+
+def softmax_rows(
+    query: Tensor,
+    weights: Tensor,
+    value: Tensor,
+    metric: Metric,
+    temperature: float,
+    memory: MutableMapping[str, Tensor],
+) -> Tensor:
     """SX, eq. (4) and (5): H_j = (p - sg(p - one)) V_j with p = softmax(r_j / tau) and one = onehot(c_j).
 
-    That is V_j[c_j], from which V learns; r_j learns from p. The softmax is taken on the way back only.
+    That is V_j[c_j], from which V learns; the distances r_j learn from p. The softmax is taken on the way back only.
 
     Args:
-        response: distances r, [D, K, B], larger is nearer.
-        code: c, the argmax of ``response``, int64 [D, B].
+        query: q, [B, D w].
+        weights: of the distances, [G, f, K] (`edge_embed.ops.dpq_distance`).
         value: V, [G, K, s].
+        metric: of the distances.
         temperature: tau.
+        memory: where codes may be kept, and taken from by the pass that repeats this one.
 
     Returns:
         [B, d].
     """
+    rows: Tensor
+    if dpq_kernels.serves(query, weights, value):
+        code = remembered_codes(memory, value.shape[1], lambda: training_codes(query, weights, metric))
+        rows = _SoftRows.apply(query, weights, value, code, metric, temperature)  # type: ignore[no-untyped-call]
+        return rows
+    response = training_responses(query, weights, metric)  # [D, K, B]
+    return _soft_choice(response, value, nearest(response), temperature)
+
+
+def _soft_choice(response: Tensor, value: Tensor, code: Tensor, temperature: float) -> Tensor:
     rows: Tensor = _SoftChoice.apply(select(value, code.t()), response, value, temperature)  # type: ignore[no-untyped-call]
     return rows
 
@@ -59,7 +116,7 @@ class _CentroidRows(torch.autograd.Function):
 
     @staticmethod
     def forward(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
-        return select(value, code.t())
+        return dpq_kernels.rows(value, code.int()) if dpq_kernels.serves(query, value) else select(value, code.t())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor], output: Tensor) -> None:
@@ -72,6 +129,8 @@ class _CentroidRows(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return gradient, None, None, None
         query, value, code, weight = ctx.saved_tensors
+        if dpq_kernels.serves(query, value, weight):
+            return gradient, dpq_kernels.centroid_backward(query, value, code.int(), weight), None, None
         wide = weight.dtype
         distance = (select(value, code.t()).to(wide) - query) * weight.unsqueeze(-1)  # [B, d]
         learned = torch.zeros_like(value, dtype=wide).flatten(0, 1)  # [G K, s]
@@ -87,7 +146,7 @@ def centroid_rows(query: Tensor, value: Tensor, code: Tensor, counts: Tensor, sh
     Args:
         query: [B, d].
         value: V, [G, K, s]; it learns if it wants a gradient.
-        code: c, int64 [D, B].
+        code: c, integers [D, B].
         counts: how often each query counts in the mean, integers [B].
         share: what the term counts.
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.ops.pairwise import product
 
-# Elements of a block of rows: large enough for an efficient product, small enough to stay in a cache.
-_BLOCK_ELEMENTS = 1 << 19
+# Elements of a block of rows: large enough for an efficient product, beside which calls count little, small enough to
+# stay in a cache.
+_BLOCK_ELEMENTS = 1 << 20
 
 
 def row_blocks(num_embeddings: int, embedding_dim: int) -> Iterator[tuple[int, int]]:

@@ -54,6 +54,38 @@ def chain(ids: Tensor, cores: list[Tensor]) -> Tensor:
     return pairwise.product(state, last).reshape(-1, math.prod(columns)).to(cores[0].dtype)
 
 
+def block(begin: int, end: int, cores: list[Tensor]) -> Tensor:
+    """`chain` of the ids begin .. end - 1: rows of equal first digits share the products of these.
+
+    Each core is multiplied once with all that came before it, for all its digits: a few large products in place of one
+    for each row.
+    """
+    wide = torch.promote_types(cores[0].dtype, torch.float32)
+    ring, width = cores[0].shape[1], _width(cores)
+    first, *others, last = (core.to(wide) for core in cores)
+    steps = [math.prod(core.shape[0] for core in cores[place + 1 :]) for place in range(len(cores))]
+    spans = [(begin // step, -(-end // step)) for step in steps]  # of the ids cut off behind each digit
+    state = first[slice(*spans[0])].flatten(1, 2)  # [P, R_0 J_1, R_1]
+    for place, core in enumerate(others, 1):
+        state = _with_every_digit(state, core.flatten(2)).unflatten(-1, core.shape[2:]).flatten(1, 2)
+        state = _part(state, spans[place - 1], spans[place], len(core))  # [P, R_0 J.., R]
+    state = state.unflatten(1, (ring, -1)).transpose(1, 2).flatten(2)  # [P, J.., R_0 R_{N-1}]
+    rows = _with_every_digit(state, last.permute(0, 3, 1, 2).flatten(1, 2)).reshape(-1, width)
+    return _part(rows, spans[-2], spans[-1], len(last)).to(cores[0].dtype)
+
+
+def _with_every_digit(state: Tensor, slices: Tensor) -> Tensor:
+    """Products of [P, M, R] with slices [I, R, J], in the order of ids: [P I, M, J]."""
+    count, _, columns = slices.shape
+    product = pairwise.product(state.flatten(0, 1), slices.transpose(0, 1).flatten(1))  # [P M, I J]
+    return product.view(*state.shape[:2], count, columns).transpose(1, 2).flatten(0, 1)
+
+
+def _part(found: Tensor, before: tuple[int, int], span: tuple[int, int], digits: int) -> Tensor:
+    """The part of a span of ids in what was found for all digits behind the span before."""
+    return found[span[0] - before[0] * digits : span[1] - before[0] * digits]
+
+
 def _width(cores: list[Tensor]) -> int:
     return math.prod([core.shape[2] for core in cores])
 

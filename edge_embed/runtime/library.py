@@ -61,6 +61,21 @@ def installed_path(name: str) -> Path:
     return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name(name)}"))).resolve()
 
 
+def installed_library(name: str) -> ctypes.CDLL:
+    """A library of this package besides the operator library, which is looked for elsewhere too, loaded.
+
+    Raises:
+        EdgeEmbedError: if it is not there, or this system cannot load it.
+    """
+    path = installed_path(name)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EdgeEmbedError(
+            f"the library {path} cannot be loaded ({error}): install the package again (`make install` in a checkout)"
+        ) from error
+
+
 def installed_program(name: str) -> Path:
     """Where a program of this package is installed.
 

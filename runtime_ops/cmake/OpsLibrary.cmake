@@ -33,6 +33,11 @@ set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc 
 foreach(list IN ITEMS KERNEL C_API ORT TFLITE)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()
+set(EDGE_EMBED_TRAINING_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/kernels/isa/cpu.cc"
+    "${CMAKE_CURRENT_SOURCE_DIR}/training/training.cc")
+foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
+  list(APPEND EDGE_EMBED_TRAINING_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/training/isa/${variant}.cc")
+endforeach()
 set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/memory.cc")
 
 # Warnings, sanitizers and instruction sets: for the library and the tests alike.
@@ -40,6 +45,8 @@ function(edge_embed_compile_options target)
   foreach(variant IN LISTS EDGE_EMBED_VARIANTS)  # a multiplication and an addition may become one instruction
     set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
                                 "-ffp-contract=fast;$<$<CONFIG:Release>:${EDGE_EMBED_LEVEL_${variant}}>;${EDGE_EMBED_FLAGS_${variant}}")
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/training/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
+                                "-ffp-contract=fast;-fno-math-errno;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
   endforeach()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
@@ -93,6 +100,13 @@ function(edge_embed_add_ops_library target freestanding)
       target_link_options(${target} PRIVATE LINKER:--no-undefined)  # sanitizers: from the program's runtime
     endif()
   endif()
+endfunction()
+
+# Kernels that a training process on the host calls by their C ABI.
+function(edge_embed_add_training_library target)
+  add_library(${target} SHARED ${EDGE_EMBED_TRAINING_SOURCES})
+  edge_embed_compile_options(${target})
+  target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti)
 endfunction()
 
 # The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is

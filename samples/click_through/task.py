@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from amazon_video.data import LENGTH, Histories
 from datasets import PADDING
-from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
+from sklearn.metrics import roc_auc_score
 from tables import MakeTable
 from torch import Tensor, nn
 from torch.nn import functional

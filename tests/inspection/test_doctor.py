@@ -12,7 +12,8 @@ from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection import doctor
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.inspection.probe import probe_model, probe_table
-from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
+from edge_embed.runtime import library
+from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path, installed_path
 
 
 def test_a_sound_installation():
@@ -78,6 +79,24 @@ def test_a_library_that_does_not_register_is_seen(monkeypatch, tmp_path):
     report = diagnose()
     assert not report.library.runs
     assert "cannot run the kernel" in problems(report)
+
+
+def test_the_training_library_and_its_instruction_set_are_named():
+    content = json.loads(json.dumps(diagnose().to_json()))["training"]
+    assert content["path"] == str(installed_path("edge_embed_training"))
+    assert content["isa"] in ("avx512", "avx2", "portable")
+    assert content["lack"] is None
+
+
+def test_without_the_training_library_all_is_well_but_slower(monkeypatch, tmp_path):
+    missing = {"edge_embed_training": tmp_path / "libedge_embed_training.so"}
+    monkeypatch.setattr(library, "installed_path", lambda name: missing.get(name) or installed_path(name))
+    report = diagnose()
+    assert report.ok
+    content = json.loads(json.dumps(report.to_json()))["training"]
+    assert (content["path"], content["isa"]) == (None, None)
+    assert "libedge_embed_training.so cannot be loaded" in content["lack"]["what"]
+    assert "make install" in content["lack"]["remedy"]
 
 
 @pytest.mark.parametrize("name", ["torch", "onnxscript", "onnx-ir"])

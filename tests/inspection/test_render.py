@@ -1,12 +1,13 @@
 """What people read: everything is there, nothing from a file steers the terminal."""
 
+import dataclasses
 import io
 
 import onnx
 import pytest
 from rich.console import Console
 
-from edge_embed.inspection.doctor import Problem, diagnose
+from edge_embed.inspection.doctor import Problem, TrainingInfo, diagnose
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_doctor, render_file
 
@@ -87,3 +88,8 @@ def test_the_doctor():
     assert "problem: torch is not installed" in out
     assert "  remedy: pip install torch" in out
     assert "all well" not in out
+    assert f"instruction set: {report.training.isa}" in out
+    lack = Problem("there is no training library", "make install")
+    out = text(render_doctor, dataclasses.replace(report, training=TrainingInfo(lack=lack)))
+    assert "training library: none; training works without, slower" in out
+    assert "  there is no training library: make install" in out

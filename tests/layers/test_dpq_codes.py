@@ -132,7 +132,7 @@ class TestNearest:
         torch.manual_seed(4)
         query, key = torch.randn(200, groups * width).double(), torch.randn(groups, num_codes, width).double()
         weights = dpq_distance.affine(key, metric)
-        response = dpq_distance.training_responses(dpq_distance.features(query, weights, metric), weights)
+        response = dpq_distance.training_responses(query, weights, metric)
         largest = response.topk(2, dim=1).values
         is_clear = largest[:, 0] - largest[:, 1] > 1e-5
         expected = dpq_distance.codes(query, key, None, None, metric).t()

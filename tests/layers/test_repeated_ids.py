@@ -48,9 +48,12 @@ def test_a_step_is_that_of_every_id_on_its_own(name: str, monkeypatch: pytest.Mo
 def test_rows_are_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, seen = LAYERS[name](), []
     rows_of = layer.training_rows
-    monkeypatch.setattr(
-        layer, "training_rows", lambda own, counts, *rest: (seen.append((own, counts)), rows_of(own, counts, *rest))[1]
-    )
+
+    def watched(own: torch.Tensor, counts: torch.Tensor, **rest: object) -> torch.Tensor:
+        seen.append((own, counts))
+        return rows_of(own, counts, **rest)
+
+    monkeypatch.setattr(layer, "training_rows", watched)
     layer(IDS)
     ((own, counts),) = seen
     once = torch.tensor([0, 1, 3, 7, 9])

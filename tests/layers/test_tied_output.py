@@ -45,20 +45,29 @@ def test_logits_are_products_with_every_row(method, state):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.usefixtures("blocks")
-def test_gradients_reach_table_and_hidden_states(method):
+def test_gradients_reach_table_bias_and_hidden_states(method, bias):
     embedding = make(method, padding_idx=2, dtype=torch.float64).train()
-    head, hidden = TiedOutput(embedding), torch.randn(4, D, dtype=torch.float64, requires_grad=True)
+    head, hidden = TiedOutput(embedding, bias), torch.randn(4, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, N, dtype=torch.float64)
     (head(hidden) * weight).sum().backward()
-    got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in embedding.parameters())]
-    embedding.zero_grad()
+    got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in head.parameters())]
+    head.zero_grad()
     hidden.grad = None
     rows = embedding(torch.arange(N))  # all at once, which VQ's own loss counts the same way
-    ((hidden @ rows.t()) * weight).sum().backward()
-    expected = [hidden.grad, *(parameter.grad for parameter in embedding.parameters())]
+    (nn.functional.linear(hidden, rows, head.bias) * weight).sum().backward()
+    expected = [hidden.grad, *(parameter.grad for parameter in head.parameters())]
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_a_bias_of_another_type_than_the_hidden_states_is_added():
+    head = TiedOutput(make("dpq-vq"), bias=torch.full((N,), 3.0))
+    logits = head(torch.zeros(2, D, dtype=torch.bfloat16))
+    logits.sum().backward()
+    assert logits.eq(3).all()
+    assert head.bias.grad.eq(2).all()
 
 
 def test_a_tied_table_learns_from_both_ends():
@@ -130,19 +139,35 @@ def test_a_step_writes_the_gradient_of_the_queries_once(variant, monkeypatch):
 
 
 @pytest.mark.parametrize("num_codes", [5, 300])
+def test_keys_are_compared_once_a_step(num_codes, monkeypatch):
+    """With SX too, whose distances are computed again on the way back, all at once with what they learn."""
+    from edge_embed.ops import dpq_straight_through
+
+    embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, distance_norm=False)
+    compared, find = [], dpq_straight_through.training_codes
+    monkeypatch.setattr(
+        dpq_straight_through, "training_codes", lambda *those: compared.append(len(those[0])) or find(*those)
+    )
+    monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 20 * D)
+    TiedOutput(embedding)(torch.randn(2, D, requires_grad=True)).sum().backward()
+    assert compared == [20, 20, 10]
+
+
+@pytest.mark.parametrize("num_codes", [5, 300])
 def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
     """The backward pass has the codes of the forward pass; comparing takes as long as multiplying."""
     from edge_embed.layers import dpq
 
     embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, variant="vq", distance_norm=False, init_scale=1.0)
-    code = dpq.nearest(embedding._responses(embedding.query, torch.ones(N), False)).t()
+    weights = embedding._distance_weights(embedding.query, torch.ones(N), False)
+    code = dpq.training_codes(embedding.query, weights, "euclidean").t()
     chosen = embedding.value[torch.arange(3), code].detach()  # [N, 3, D / 3]
     wanted = torch.zeros_like(embedding.value)
     for group in range(3):
         pull = 2 * (chosen[:, group] - embedding.query[:, group * D // 3 : (group + 1) * D // 3]) / (N * D)
         wanted[group].index_add_(0, code[:, group], pull.detach())
-    compared, nearest = [], dpq.nearest
-    monkeypatch.setattr(dpq, "nearest", lambda response: compared.append(response.shape[-1]) or nearest(response))
+    compared, find = [], dpq.training_codes
+    monkeypatch.setattr(dpq, "training_codes", lambda query, *rest: compared.append(len(query)) or find(query, *rest))
     monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 20 * D)
     TiedOutput(embedding)(torch.randn(2, D, requires_grad=True)).sum().backward()
     assert compared == [20, 20, 10]

@@ -54,6 +54,22 @@ def test_rows_are_those_of_the_packed_form(table, shape, narrow, seed):
     assert torch.ops.edge_embed.tt_rows(given_ids, *arguments(table)).equal(rows)
 
 
+@given(tables(), st.data())
+def test_rows_that_follow_each_other_are_those_of_their_ids_and_teach_the_same(table, data):
+    begin = data.draw(st.integers(0, table.num_embeddings - 1))
+    end = data.draw(st.integers(begin + 1, table.num_embeddings))
+    ids = np.arange(begin, end)
+    cores = arguments(table)[0]
+    assert_close_to_oracle(tt.block(begin, end, cores), PackedTT(table.cores, table.num_embeddings), ids)
+    learned = []
+    for rows_of in (lambda wide: tt.block(begin, end, wide), lambda wide: tt.chain(torch.from_numpy(ids), wide)):
+        wide = [core.double().requires_grad_() for core in cores]
+        rows = rows_of(wide)
+        (rows * torch.arange(1.0, 1 + rows.numel()).reshape(rows.shape)).sum().backward()
+        learned.append([core.grad for core in wide])
+    torch.testing.assert_close(*learned, rtol=1e-12, atol=1e-9)  # sums of up to a few thousand terms of a few hundred
+
+
 def test_rows_follow_eq_1_with_the_first_index_counting_most():
     """Written out for every element of a small table."""
     random = np.random.default_rng(3)

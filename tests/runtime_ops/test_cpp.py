@@ -31,9 +31,13 @@ def test_cpp(cmake_build):
         "fuzz_ant",
         "fuzz_tt",
         "fuzz_tflite",
+        "test_training",
+        "test_training_portable",
         "register_of_edge_embed_ops",
         "symbols_of_edge_embed_ops_freestanding",
         "symbols_of_edge_embed_tflite",
+        "symbols_of_edge_embed_training",
+        "isa_objects",
     ]:
         assert name in output
 

@@ -1,0 +1,278 @@
+"""Training steps of DPQ in C++ (runtime_ops/training/training.h): one pass where torch takes dozens of small steps.
+
+They compute what `edge_embed.ops.dpq_distance` and `edge_embed.ops.dpq_straight_through` define, of float32 tensors on
+the CPU. `serves` says whether they are there for some tensors; those modules go by way of torch otherwise.
+
+Shapes: B queries, D groups of key width w and value width s, f features of a query, K codes per group; G = D, or 1 when
+subspaces are shared.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from edge_embed.errors import EdgeEmbedError
+from edge_embed.runtime.library import installed_library
+
+_POINTER, _SIZE, _INT32, _FLOAT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_float
+_METRICS = ("dot", "euclidean", "cosine")  # as numbered in training.h
+_FEW = 64  # queries whose mean is near enough to that of all
+_LEAST_WORK = 1 << 22  # products of a part that is worth a thread of its own: half a millisecond
+
+
+class _Distances(ctypes.Structure):
+    _fields_ = (
+        ("query", _POINTER),
+        ("weights", _POINTER),
+        ("num_queries", _SIZE),
+        ("num_groups", _SIZE),
+        ("width", _SIZE),
+        ("num_codes", _SIZE),
+        ("metric", _INT32),
+        ("per_group", _INT32),
+    )
+
+
+class _Values(ctypes.Structure):
+    _fields_ = (("data", _POINTER), ("width", _SIZE), ("per_group", _INT32))
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The library, or None where it was not built: everything works without, slower."""
+    try:
+        loaded = installed_library("edge_embed_training")
+    except EdgeEmbedError:
+        return None
+    of_part = [_SIZE, _SIZE]
+    distances, values = ctypes.POINTER(_Distances), ctypes.POINTER(_Values)
+    functions = {
+        "nearest": [distances, *of_part, _POINTER, _POINTER],
+        "rows": [distances, values, _POINTER, *of_part, _POINTER],
+        "soft_backward": [distances, values, _POINTER, _FLOAT, _POINTER, *of_part, _POINTER, _POINTER, _POINTER],
+        "centroid_backward": [distances, values, _POINTER, _POINTER, *of_part, _POINTER],
+        "products": [distances, _POINTER, _POINTER, *of_part, _POINTER],
+        "products_backward": [distances, *[_POINTER] * 4, *of_part, _POINTER],
+    }
+    for name, types in functions.items():
+        getattr(loaded, f"ee_training_{name}").argtypes = types
+    return loaded
+
+
+def serves(*tensors: Tensor) -> bool:
+    """Whether the kernels are there for these tensors. What records the steps of torch has to see them."""
+    is_recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return not is_recorded and all(_is_plain(tensor) for tensor in tensors) and _library() is not None
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Float32 in the memory of the host, and nothing that only looks like it."""
+    return (
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and type(tensor) in (Tensor, nn.Parameter)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def width_of(num_features: int, metric: str) -> int:
+    """Key width w of f features."""
+    return num_features - (2 if metric == "euclidean" else 1)
+
+
+class Distances(NamedTuple):
+    """Between queries and keys: ``query`` [B, D w], ``weights`` [G, f, K] of `edge_embed.ops.dpq_distance.affine`."""
+
+    query: Tensor
+    weights: Tensor
+    metric: str
+
+    @property
+    def num_queries(self) -> int:
+        """Queries B."""
+        return len(self.query)
+
+    @property
+    def num_groups(self) -> int:
+        """Groups D."""
+        return self.query.shape[1] // self.width
+
+    @property
+    def width(self) -> int:
+        """Columns w of a key."""
+        return width_of(self.weights.shape[1], self.metric)
+
+    @property
+    def struct(self) -> _Distances:
+        """What the library takes; ``query`` and ``weights`` have to be contiguous, and outlive it."""
+        stored_groups, _, num_codes = self.weights.shape
+        sizes = self.num_queries, self.num_groups, self.width, num_codes
+        kinds = _METRICS.index(self.metric), stored_groups > 1
+        return _Distances(self.query.data_ptr(), self.weights.data_ptr(), *sizes, *kinds)
+
+
+def distances(query: Tensor, weights: Tensor, metric: str) -> Distances:
+    """`Distances` of tensors that need not be contiguous."""
+    return Distances(query.detach().contiguous(), weights.detach().contiguous(), metric)
+
+
+def nearest(of: Distances) -> Tensor:
+    """Codes int32 [D, B]."""
+    codes = torch.empty(of.num_groups, of.num_queries, dtype=torch.int32)
+    _run(of, "nearest", lambda part: (*part, codes.data_ptr(), None))
+    return codes
+
+
+def nearest_and_leads(of: Distances) -> tuple[Tensor, Tensor]:
+    """Codes int32 [D, B], and by how much each is nearer than the next one, [D, B]; NaN or infinite if none is."""
+    codes = torch.empty(of.num_groups, of.num_queries, dtype=torch.int32)
+    leads = torch.empty(of.num_groups, of.num_queries)
+    _run(of, "nearest", lambda part: (*part, codes.data_ptr(), leads.data_ptr()))
+    return codes, leads
+
+
+def rows(value: Tensor, codes: Tensor) -> Tensor:
+    """Rows [B, D s] of the values [G, K, s] of codes, int32 [D, B] in one piece."""
+    (num_groups, num_queries), (_, num_codes, width) = codes.shape, value.shape
+    # Sizes alone are read of these.
+    of = Distances(value.new_empty(()).expand(num_queries, num_groups), value.new_empty(0, 2, num_codes), "dot")
+    struct, found = _values(value), torch.empty(num_queries, num_groups * width)
+    _run(of, "rows", lambda part: (ctypes.byref(struct), codes.data_ptr(), *part, found.data_ptr()))
+    return found
+
+
+def soft_backward(
+    of: Distances, value: Tensor, codes: Tensor, temperature: float, gradient: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What query [B, D w], weights [G, f, K] and values [G, K, s] learn from a gradient of rows [B, D s]."""
+    struct = _values(value)
+    gradient, query_gradient = gradient.contiguous(), torch.empty_like(of.query)
+    of_weights, of_values = _sums(of, of.weights), _sums(of, value)
+    _run(
+        of,
+        "soft_backward",
+        lambda part, *sums: (
+            *(ctypes.byref(struct), codes.data_ptr(), temperature, gradient.data_ptr()),
+            *(*part, query_gradient.data_ptr(), *sums),
+        ),
+        of_weights,
+        of_values,
+    )
+    return query_gradient, of_weights.sum(0).float(), of_values.sum(0).float()
+
+
+def centroid_backward(query: Tensor, value: Tensor, codes: Tensor, shares: Tensor) -> Tensor:
+    """What values [G, K, s] learn from queries [B, D s] that chose them, of which each has a share [B]."""
+    of = Distances(query.contiguous(), value.new_empty(0, value.shape[2] + 1, value.shape[1]), "dot")
+    struct, shares = _values(value), shares.contiguous()
+    learned = _sums(of, value)
+    _run(
+        of,
+        "centroid_backward",
+        lambda part, sums: (ctypes.byref(struct), codes.data_ptr(), shares.data_ptr(), *part, sums),
+        learned,
+    )
+    return learned.sum(0).float()
+
+
+def moments(query: Tensor, shares: Tensor, num_features: int, metric: str) -> tuple[Tensor, Tensor]:
+    """Mean [D, f] and covariance [D, f, f] of the features of queries [B, D w], with shares [B] that add up to 1.
+
+    Both in one pass, about an origin that is near: the mean of the first queries.
+    """
+    few = query[:_FEW]
+    origin = torch.zeros(query.shape[1] // width_of(num_features, metric), num_features)
+    origin = _products(few, torch.full_like(shares[:_FEW], 1 / max(1, len(few))), origin, metric)[..., -1].float()
+    origin[:, -1] = 0
+    products = _products(query, shares, origin, metric)  # float64
+    moved = products[..., -1].clone()  # [D, f]
+    centre = (origin + moved).float()
+    moved[:, -1] = 0
+    products[:, -1] = 0
+    products[..., -1] = 0
+    return centre, (products - moved.unsqueeze(-1) * moved.unsqueeze(1)).float()
+
+
+def _products(query: Tensor, shares: Tensor, origin: Tensor, metric: str) -> Tensor:
+    """Sums of products of features from an origin [D, f], float64 [D, f, f]."""
+    of = _without_weights(query, origin.shape[1], metric)
+    sums, shares = _sums(of, query.new_empty(of.num_groups, *of.weights.shape[1:])), shares.contiguous()
+    _run(of, "products", lambda part, to: (shares.data_ptr(), origin.data_ptr(), *part, to), sums)
+    return sums.sum(0)
+
+
+def moments_backward(
+    query: Tensor,
+    shares: Tensor,
+    metric: str,
+    centre: Tensor,
+    of_centre: Tensor,
+    of_covariance: Tensor,
+) -> Tensor:
+    """What queries [B, D w] learn from the gradients [D, f] and [D, f, f] of `moments`."""
+    of, shares = _without_weights(query, centre.shape[1], metric), shares.contiguous()
+    learned = torch.empty_like(of.query)
+    of_centre, both = of_centre.contiguous(), of_covariance + of_covariance.transpose(1, 2)
+    given = shares.data_ptr(), centre.data_ptr(), of_centre.data_ptr(), both.data_ptr()
+    _run(of, "products_backward", lambda part: (*given, *part, learned.data_ptr()))
+    return learned
+
+
+def _without_weights(query: Tensor, num_features: int, metric: str) -> Distances:
+    return Distances(query.detach().contiguous(), query.new_empty(0, num_features, num_features), metric)
+
+
+def _values(value: Tensor) -> _Values:
+    """The struct over values [G, K, s], which it keeps alive."""
+    values = value.detach().contiguous()
+    struct = _Values(values.data_ptr(), values.shape[2], len(values) > 1)
+    struct.tensor = values
+    return struct
+
+
+def _num_parts(of: Distances) -> int:
+    _, features, num_codes = of.weights.shape
+    work = of.query.numel() // max(1, of.width) * features * num_codes
+    return max(1, min(torch.get_num_threads(), work // _LEAST_WORK))
+
+
+def _sums(of: Distances, like: Tensor) -> Tensor:
+    """Zeros in float64 for each part: sums over queries go to memory of their own."""
+    return torch.zeros(_num_parts(of), *like.shape, dtype=torch.float64)
+
+
+def _run(of: Distances, name: str, arguments: Callable[..., tuple[Any, ...]], *sums: Tensor) -> None:
+    """Call a function for parts of the queries side by side; ``arguments`` of a part, and its own place in each sum."""
+    library = _library()
+    assert library is not None
+    function, struct = getattr(library, f"ee_training_{name}"), ctypes.byref(of.struct)
+    count = _num_parts(of)
+
+    def run(number: int) -> int:
+        part = of.num_queries * number // count, of.num_queries * (number + 1) // count
+        status: int = function(struct, *arguments(part, *(each[number].data_ptr() for each in sums)))
+        return status
+
+    if any([run(0)] if count == 1 else _side_by_side(run, count)):
+        raise MemoryError(f"no memory for distances of {of.num_queries} queries")
+
+
+def _side_by_side(run: Callable[[int], int], count: int) -> list[int]:
+    pool = _pool(os.getpid(), torch.get_num_threads())
+    parts = [pool.submit(run, number) for number in range(count)]
+    try:
+        return [part.result() for part in parts]
+    finally:
+        wait(parts)  # also when interrupted: they read and write tensors of the caller
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that stay, as to begin them takes as long as a part; a forked process has none of its parent's."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"dpq-{process}")

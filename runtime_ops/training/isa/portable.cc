@@ -1,0 +1,13 @@
+// Everything that is compiled here is in an unnamed namespace or inlined, as in kernels/isa/.
+#include "training/dpq.h"
+#include "training/isa/isa.h"
+
+namespace edge_embed::training {
+namespace {
+
+bool Always() { return true; }
+
+}  // namespace
+const Kernels kPortable = Compiled("portable", Always);
+
+}  // namespace edge_embed::training
