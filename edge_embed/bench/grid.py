@@ -139,7 +139,7 @@ class Grid:
         Raises:
             BadInputError: if a value is none that can be.
         """
-        values = {name: _parsed(name, value) for name, value in given.items() if value is not None}
+        values = {name: parsed(name, value) for name, value in given.items() if value is not None}
         for name in values:
             if file is not None and name in _OF_TABLES:
                 raise BadInputError(
@@ -215,7 +215,8 @@ def _made(make: Callable[..., Packed], seed: int, n: int, *sizes: int) -> Packed
     return make(np.random.default_rng(seed), n, *sizes)
 
 
-def _parsed(name: str, value: Any) -> Any:
+def parsed(name: str, value: Any) -> Any:
+    """The values of an option that is a list with commas; others as they are."""
     if not isinstance(value, str):
         return value
     words = tuple(word.strip() for word in value.split(","))

@@ -77,11 +77,12 @@ def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
     subjects = subjects_of(file, grid.method, grid.uses) if file else grid.subjects()
     total = len(grid.threads) * sum(len(list(grid.calls(use))) for subject in subjects for use in subject.uses)
     found: list[Measurement] = []
-    state = machine(max(grid.threads)) | _versions() | {"kernels": f"kernels {native.kernel_isa()}", "load": _load()}
+    state = machine(max(grid.threads)) | versions("torch", "scipy", "faiss-cpu", "ai-edge-litert")
+    state |= {"kernels": f"kernels {native.kernel_isa()}", "load": load()}
     for subject in subjects:
         table = BenchTable(subject.name, subject.make(), dense_limit(), subject.memory_bytes, subject.layout)
         for use, threads in product(subject.uses, grid.threads):
-            with _torch_threads(threads):
+            with torch_threads(threads):
                 contest = Contest(table, use, grid, threads)
                 for batch, ids, cache in grid.calls(use):
                     found.append(contest.measure(batch, ids, cache))
@@ -98,7 +99,8 @@ def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
 
 
 @contextmanager
-def _torch_threads(threads: int) -> Iterator[None]:
+def torch_threads(threads: int) -> Iterator[None]:
+    """So many threads of torch inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -107,15 +109,17 @@ def _torch_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _versions() -> dict[str, str]:
+def versions(*packages: str) -> dict[str, str]:
+    """Of those that are installed, in words."""
     found = {}
-    for name in ("torch", "scipy", "faiss-cpu", "ai-edge-litert"):
+    for name in packages:
         with suppress(metadata.PackageNotFoundError):
             found[name] = f"{name} {metadata.version(name)}"
     return found
 
 
-def _load() -> str:
+def load() -> str:
+    """How many processes ran lately, in words."""
     if not hasattr(os, "getloadavg"):
         return "load unknown"
     return f"load {os.getloadavg()[0]:.1f} at the start"

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from edge_embed.cli.model import FILE
+from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
+from edge_embed.errors import BadInputError
 
 
 def _list_option(name: str, text: str) -> Callable[[Command], Command]:
@@ -17,18 +18,19 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @click.command()
 @click.argument("file", type=FILE, required=False)
 @click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
-@_list_option("method", "dpq, ant, tt.")
+@_list_option("method", "dpq, ant, tt; to compress also low_rank.")
 @_list_option(
     "use",
-    "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert-bag, litert.",
+    "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert, litert-bag. Alone: "
+    "compress, dense tables made small, of FILE (a model) or random.",
 )
-@_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk]")
-@_list_option("dim", "Columns. [256]")
-@_list_option("codes", "DPQ: codes a group. [16]")
+@_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk; 27000 to compress]")
+@_list_option("dim", "Columns. [256; 128 to compress]")
+@_list_option("codes", "DPQ: codes a group. [16; 16,256 to compress]")
 @_list_option("groups", "DPQ: groups. [a quarter of the columns]")
 @_list_option("anchors", "ANT: anchors. [100]")
 @_list_option("nonzeros", "ANT: weights a row. [8]")
-@_list_option("rank", "TT: rank. [16]")
+@_list_option("rank", "TT, low_rank: rank. [16]")
 @_list_option("memory-megabytes", "TT, DPQ: memory of a session, as of export. [as of export]")
 @_list_option("k", "topk: how many of the largest logits; a model has its own. [10]")
 @_list_option("batch", "Ids or hidden states a call. [rows 1,4096; bag 4096; logits 1,8,64; topk 1; kernel 1,256]")
@@ -36,20 +38,55 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @_list_option("cache", "warm, cold. [warm]")
 @_list_option("peers", "onnxruntime, torch, scipy, faiss, copy, tflite.")
 @_list_option("threads", "Of every contender. [1]")
-@click.option("--rounds", type=click.IntRange(min=2), help="Rounds that count. [20]")
+@click.option("--rounds", type=click.IntRange(min=2), help="Rounds that count. [20; 5 to compress]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of tables, ids and order. [0]")
 @click.option("--plot", type=FILE, metavar="FOLDER", help="Draw ratios.svg and roofline.svg there.")
 @click.option("--force", is_flag=True, help="Overwrite existing plots.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="compress: a table of FILE. [as of compress]")
+@model_options
 @output_options
-def bench(out: Output, file: Path | None, preset: str | None, plot: Path | None, force: bool, **given: Any) -> None:
+def bench(
+    out: Output,
+    file: Path | None,
+    preset: str | None,
+    plot: Path | None,
+    force: bool,
+    load: Load,
+    modules: tuple[str, ...],
+    **given: Any,
+) -> None:
     """Measure tables beside dense ones and other libraries: those of FILE, or random ones of a grid.
 
     A LIST has commas; every combination is measured.
     """
+    from edge_embed.bench.compress_grid import USE
+
+    uses = [word.strip() for word in (given["use"] or "").split(",")]
+    if USE in uses and len(uses) > 1:
+        raise BadInputError(f"use: got {given['use']!r:.80}, expected {USE} alone: run once for each")
+    told = [*load.given, *(["--module"] if modules else [])]
+    if told and (file is None or USE not in uses):
+        raise BadInputError(f"{', '.join(told)}: got a value that is for the dense tables of a file, with --use {USE}")
+    if USE in uses:
+        _compress(out, file, load, modules, **given | {"use": None, "preset": preset, "plot": plot})
+        return
     from edge_embed.bench.grid import Grid
     from edge_embed.bench.run import bench as measure
 
     grid = Grid.parse(preset, file, **given)
     with out.progress() as progress:
         report = measure(grid, file, plot, force, progress)
+    out.finish(report)
+
+
+def _compress(out: Output, file: Path | None, load: Load, modules: tuple[str, ...], **given: Any) -> None:
+    """Dense tables made small."""
+    from edge_embed.bench.compress import bench_compress
+    from edge_embed.bench.compress_grid import CompressGrid
+    from edge_embed.bench.compress_tables import subjects_of
+
+    grid = CompressGrid.parse(file, **given)
+    subjects = None if file is None else subjects_of(load(file, modules), modules)
+    with out.progress() as progress:
+        report = bench_compress(grid, file, subjects, progress)
     out.finish(report)

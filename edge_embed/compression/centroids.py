@@ -24,7 +24,7 @@ from edge_embed.errors import BadInputError
 # half a percent off the squared error, three runs in place of one .4 to 9 % more. k-means++ takes off more, but its
 # centroids go to the few rows far out: of one of those tables the mean cosine fell from .916 to .909.
 # 100 iterations, or five runs, are as good within what one seed differs from another, .0001 of the mean cosine.
-_ITERATIONS = 50
+ITERATIONS = 50
 # Of a million rows, K = 256: 65,536 leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
@@ -43,6 +43,11 @@ def check_faiss() -> None:
     except ImportError as error:
         remedy = "pip install 'edge-embed[compress]'"
         raise BadInputError(f"k-means: faiss cannot be imported ({error}), expected faiss-cpu: {remedy}") from error
+
+
+def most_points(num_codes: int) -> int:
+    """Of how many sub-vectors K centroids are found, about: of a sample where there are more."""
+    return max(_SAMPLE, _SAMPLE_PER_CODE * num_codes)
 
 
 def find_centroids(
@@ -86,7 +91,7 @@ def find_centroids(
         return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]))
 
     def of_groups(groups: Sequence[int]) -> Arrays:
-        with _fast_search(), _workers(len(groups)) as pool:
+        with fast_search(), _workers(len(groups)) as pool:
             return {"value": np.stack(list(pool.map(of_group, groups)))}
 
     return torch.from_numpy(table.processes.joined(range(tables), of_groups)["value"])
@@ -105,7 +110,7 @@ def _sample(
         per_row: sub-vectors of a row that go to one set of centroids.
         seed: at least 0.
     """
-    wanted = max(_SAMPLE, _SAMPLE_PER_CODE * num_codes) // per_row
+    wanted = most_points(num_codes) // per_row
     most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # faiss refuses less than K
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
@@ -176,7 +181,7 @@ def _by_k_means(
     search = faiss.Kmeans(
         points.shape[1],
         num_codes,
-        niter=_ITERATIONS,
+        niter=ITERATIONS,
         nredo=runs,
         seed=int(seed.generate_state(1)[0] >> 1),  # an int of C
         min_points_per_centroid=1,  # fewer than 39 would be warned of, more than 256 sampled
@@ -190,7 +195,7 @@ def _by_k_means(
 
 
 @contextmanager
-def _fast_search() -> Iterator[None]:
+def fast_search() -> Iterator[None]:
     """Matrix products in all searches of faiss: for fewer than 128,000 numbers it has a way that takes ten times it."""
     import faiss  # noqa: PLC0415
 

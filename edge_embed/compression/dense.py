@@ -95,7 +95,8 @@ class DenseTable:
 
     def rows(self, ids: Tensor) -> Tensor:
         """Some rows: int64 [m], places among those that are read -> float64 [m, d]."""
-        rows = _float64(self._rows(ids if self._ids is None else self._ids[ids]))
+        rows = torch.empty(len(ids), self.embedding_dim, dtype=torch.float64)
+        _write(self._rows(ids if self._ids is None else self._ids[ids]), rows)
         return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
 
     def block(self, place: slice) -> Tensor:
@@ -105,9 +106,10 @@ class DenseTable:
     def stored(self, place: slice) -> Tensor:
         """The same, as they are without a rotation."""
         begin, end = place.start, place.stop
-        block = torch.zeros(end - begin, self.embedding_dim, dtype=torch.float64)
+        block = torch.empty(end - begin, self.embedding_dim, dtype=torch.float64)
         part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
-        block[: len(part)] = _float64(part)
+        _write(part, block[: len(part)])
+        block[len(part) :] = 0
         if self._padding is not None and begin <= self._padding < end:
             block[self._padding - begin] = 0
         return block
@@ -174,7 +176,9 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # their sum is finite
 
 
-def _float64(part: Weight) -> Tensor:
+def _write(part: Weight, to: Tensor) -> None:
+    """Rows of any float type to float64 [Q, d]: in one pass, as to read them takes as long as to find their codes."""
     if isinstance(part, Tensor):
-        return part.detach().to("cpu", torch.float64)
-    return torch.from_numpy(np.array(part, np.float64))
+        to.copy_(part.detach())
+    else:
+        to.numpy()[:] = part

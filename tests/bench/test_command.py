@@ -40,7 +40,7 @@ def test_the_result_names_everyone_in_a_table():
 
 def test_the_help_names_every_word_and_preset():
     shown = run("--help").stdout
-    for word in (*METHODS, *USES, *PEERS, *PRESETS, "uniform", "zipf", "warm", "cold"):
+    for word in (*METHODS, *USES, "compress", "low_rank", *PEERS, *PRESETS, "uniform", "zipf", "warm", "cold"):
         assert re.search(rf"\b{word}\b", shown), word
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from edge_embed.bench import native, tables
 from edge_embed.errors import EdgeEmbedError
+from edge_embed.runtime import library
 
 
 def assert_as_precise_as_promised(packed, ids, rows, units=4):
@@ -76,7 +77,7 @@ def test_memory_that_is_read_was_written():
 
 
 def test_a_missing_library_costs_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(native, "installed_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(library, "installed_path", lambda name: tmp_path / name)
     native.library.cache_clear()
     with pytest.raises(EdgeEmbedError, match="install the package again"):
         native.library()

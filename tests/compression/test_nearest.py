@@ -1,4 +1,9 @@
-"""Codes of rows by products in float32: those of the layer's own rule, whatever is near to a tie."""
+"""Codes of rows by sums in float32: those of the layer's own rule, whatever is near to a tie."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +15,7 @@ from edge_embed.compression import dense, nearest
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.kept import NOTHING
 from edge_embed.compression.nearest import packed_codes
+from edge_embed.ops import dpq_kernels
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
@@ -78,7 +84,7 @@ def test_one_centroid_over_and_over_is_its_first(num_codes):
     assert not found(rows, torch.zeros(1, num_codes, 2), 2).any()
 
 
-def test_products_that_overflow_are_left_to_the_rule():
+def test_sums_that_overflow_are_left_to_the_rule():
     random = np.random.default_rng(0)
     rows, value = (random.standard_normal(shape).astype(np.float32) for shape in ((300, 4), (2, 16, 2)))
     rows[::3] *= np.float32(1e25)
@@ -129,10 +135,37 @@ def test_threads_and_blocks_change_no_code(monkeypatch):
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("num_codes", [2, 7, 16, 64, 256, 257, 1024, 4096, 65536])
-def test_rows_at_a_time_stay_apart_in_the_cache_and_need_little_memory(num_codes):
-    for most in (0, 100, 2000, 1 << 20):
-        step = nearest._rows_at_a_time(num_codes, most)
-        assert step % 128 == 64
-        assert step * num_codes <= max(1 << 18, 64 * num_codes)
-        assert step <= min(4096, max(64, most))
+@pytest.mark.parametrize("num_codes", [3, 16, 256])
+@pytest.mark.parametrize("tables", [1, 4])
+def test_without_the_kernel_codes_are_the_same(num_codes, tables, monkeypatch):
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((3000, 16)).astype(np.float32)
+    value = torch.from_numpy(random.standard_normal((tables, num_codes, 4))).float()
+    expected = found(rows, value, 4)
+    monkeypatch.setattr(dpq_kernels, "serves", lambda *_: False)
+    np.testing.assert_array_equal(found(rows, value, 4), expected)
+    np.testing.assert_array_equal(expected, by_rule(rows, value, 4))
+
+
+_SMALL_MARGINS = """
+from test_nearest import by_rule, found, of_small_margins
+rows, value = of_small_margins()
+assert (found(rows, value, 3) == by_rule(rows, value, 3)).all()
+"""
+
+
+def of_small_margins() -> tuple[np.ndarray, torch.Tensor]:
+    """Rows half-way between two centroids but for some roundings, so that sums in float32 choose either of them."""
+    random = np.random.default_rng(0)
+    value = random.standard_normal((3, 256, 8)).astype(np.float32) + np.float32(2)
+    pairs = random.integers(0, 256, (20000, 3, 2))
+    near = value[np.arange(3)[:, None], pairs]  # [n, D, 2, s]
+    rows = near.mean(2) * (1 + random.standard_normal((20000, 3, 1)) * 1e-7)
+    return rows.reshape(20000, -1).astype(np.float32), torch.from_numpy(value)
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+def test_rounding_of_any_instruction_set_changes_no_code(isa):
+    """With fused roundings and without; where the processor lacks one, its next best takes its place."""
+    environment = {**os.environ, "EDGE_EMBED_FORCE_ISA": isa}
+    subprocess.run([sys.executable, "-c", _SMALL_MARGINS], env=environment, cwd=Path(__file__).parent, check=True)

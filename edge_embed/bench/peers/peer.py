@@ -22,6 +22,15 @@ class Answering(Contender, Protocol):
 Bind = Callable[[Feeds, int], Answering]
 
 
+def missing(module: str, package: str) -> str:
+    """Why a library cannot be used, empty if it can; ``package`` is the name by which pip knows it."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return f"{package} cannot be imported ({error}): python -m pip install {package}"
+    return ""
+
+
 @dataclass(frozen=True)
 class Peer:
     """Something else that gives the same numbers, or nearly.
@@ -55,13 +64,7 @@ class Peer:
 
     def missing(self) -> str:
         """Why its library cannot be used, empty if it can."""
-        if not self.module:
-            return ""
-        try:
-            importlib.import_module(self.module)
-        except ImportError as error:
-            return f"{self.package} cannot be imported ({error}): python -m pip install {self.package}"
-        return ""
+        return missing(self.module, self.package) if self.module else ""
 
     def opened(self, table: BenchTable, use: BenchUse, threads: int) -> Bind:
         """`open`, after its library was looked for.

@@ -1,0 +1,114 @@
+"""What is measured of compressing: every combination of the sizes that were asked for."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from pathlib import Path
+from typing import Any, Self
+
+from edge_embed.bench.compressors import TASKS
+from edge_embed.bench.grid import parsed
+from edge_embed.compression import dpq
+from edge_embed.compression.setting import Setting
+from edge_embed.errors import BadInputError
+from edge_embed.packed.sizes import check_count
+
+USE = "compress"
+_OF_TABLES = ("rows", "dim")
+# Options of the grid, and what they are called by the method.
+_SIZES: Mapping[str, Mapping[str, str]] = {
+    "dpq": {"codes": "num_codes", "groups": "num_groups"},
+    "tt": {"rank": "rank"},
+    "low_rank": {"rank": "rank"},
+    "ant": {"anchors": "num_anchors", "nonzeros": "nonzeros"},
+}
+
+
+@dataclass(frozen=True)
+class CompressGrid:
+    """Lists of values, of which every combination is measured.
+
+    Attributes:
+        method: ``dpq``, ``tt``, ``low_rank``, ``ant``; without ``ant`` by default, which takes the longest.
+        rows: n.
+        dim: d.
+        codes: K of DPQ.
+        groups: D of DPQ; by default a quarter of the columns.
+        anchors: A of ANT.
+        nonzeros: weights a row of ANT.
+        rank: of TT and low rank.
+        threads: of every contender.
+        rounds: that count.
+        seed: of tables, methods and order.
+
+    Raises:
+        BadInputError: if a value is none that can be.
+    """
+
+    method: tuple[str, ...] = ("dpq", "tt", "low_rank")
+    rows: tuple[int, ...] = (27_000,)
+    dim: tuple[int, ...] = (128,)
+    codes: tuple[int, ...] = (16, 256)
+    groups: tuple[int, ...] = ()
+    anchors: tuple[int, ...] = (100,)
+    nonzeros: tuple[int, ...] = (8,)
+    rank: tuple[int, ...] = (16,)
+    threads: tuple[int, ...] = (1,)
+    rounds: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for method in self.method:
+            if method not in TASKS:
+                others = "which no library here makes at as many bytes: leave it out"
+                raise BadInputError(f"method: got {method!r:.80}, {others}, expected some of {', '.join(TASKS)}")
+        for name in (*_OF_TABLES, "codes", "groups", "anchors", "nonzeros", "rank"):
+            for number in getattr(self, name):
+                check_count(name, number)
+        for number in self.threads:
+            check_count("threads", number, most=os.cpu_count() or 1)
+
+    @classmethod
+    def parse(cls, file: Path | None, **given: Any) -> Self:
+        """A grid as it is given on the command line; None for what was not given.
+
+        Raises:
+            BadInputError: if a value is none that can be, or means nothing here.
+        """
+        named = [name for name, value in given.items() if value is not None]
+        if strange := [name for name in named if name not in {field.name for field in fields(cls)}]:
+            raise BadInputError(f"{strange[0]}: got a value beside --use {USE}, which has none: leave it out")
+        for name in _OF_TABLES:
+            if file is not None and name in named:
+                raise BadInputError(
+                    f"{name}: got a value beside a file: it is for random tables, leave one of them out"
+                )
+        return cls(**{name: parsed(name, given[name]) for name in named})
+
+    def settings(self, n: int, dim: int) -> list[Setting]:
+        """All settings of a table.
+
+        Raises:
+            BadInputError: if sizes do not fit the table.
+        """
+        found = []
+        for method in self.method:
+            names = _SIZES[method]
+            values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
+            for sizes in product(*values):
+                _check_sizes(n, dict(zip(names, sizes, strict=True)))
+                found.append(Setting(method, dict(zip(names.values(), sizes, strict=True))))
+                if method == "dpq":
+                    dpq.without_numbers(n, dim, *sizes)  # refused now, not after minutes
+        return found
+
+
+def _check_sizes(n: int, sizes: Mapping[str, int]) -> None:
+    for name in ("codes", "anchors"):
+        if sizes.get(name, 0) > n:
+            remedy = "give fewer, or a table of more rows"
+            raise BadInputError(f"{name}: got {sizes[name]}, expected at most {n}, the rows of the table: {remedy}")
+    if sizes.get("nonzeros", 0) > sizes.get("anchors", 0):
+        expected = f"expected at most {sizes['anchors']}, the number of anchors"
+        raise BadInputError(f"nonzeros: got {sizes['nonzeros']}, {expected}: give fewer")

@@ -1,0 +1,67 @@
+"""The dense tables that are compressed: those of a model, or random ones whose rows are alike in groups."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edge_embed.compression.dense import table_size
+from edge_embed.compression.found import chosen
+from edge_embed.lowering.dense import program_tables
+from edge_embed.program.program import Program
+
+_ROWS_A_CENTRE, _NOISE = 100, 0.3
+CLUSTERED = (
+    f"Tables: a centre for each {_ROWS_A_CENTRE} rows, of numbers N(0, 1); each row is one of them, all as likely, "
+    f"plus {_NOISE} N(0, 1) in every column"
+)
+
+
+@dataclass(frozen=True)
+class DenseSubject:
+    """A dense table that is compressed.
+
+    Attributes:
+        name: in reports.
+        shape: n and d.
+        make: its numbers, float32 [n, d], when its turn comes.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    make: Callable[[], NDArray[np.float32]]
+
+
+def subjects_of(program: Program, names: Sequence[str] = ()) -> list[DenseSubject]:
+    """The tables of a model that `compress` would take.
+
+    Args:
+        program: the model.
+        names: of those that are wanted; by default all that hold a twentieth of the model.
+
+    Raises:
+        BadInputError: if there is none, or no table of a name.
+    """
+    numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
+    wanted = [table for table in chosen(program_tables(program, names), names, numbers) if not table.reason]
+    return [DenseSubject(table.name, table_size(table.weight), partial(_float32, table.weight)) for table in wanted]
+
+
+def _float32(weight: Tensor) -> NDArray[np.float32]:
+    numbers: NDArray[np.float32] = weight.detach().float().contiguous().numpy()
+    return numbers
+
+
+def random_subject(seed: int, n: int, dim: int) -> DenseSubject:
+    """A table [n, d] whose rows are alike in groups, as those of words are."""
+    return DenseSubject("clustered", (n, dim), partial(_clustered, seed, n, dim))
+
+
+def _clustered(seed: int, n: int, dim: int) -> NDArray[np.float32]:
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((-(-n // _ROWS_A_CENTRE), dim), np.float32)
+    noise = random.standard_normal((n, dim), np.float32)
+    return centres[random.integers(len(centres), size=n)] + np.float32(_NOISE) * noise

@@ -1,0 +1,314 @@
+"""Who makes a dense table small: we, and for each method the library that does the same at as many bytes.
+
+    dpq       faiss ProductQuantizer: k-means of as many iterations and runs on as many rows, then codes of all rows
+    tt        tensorly: TT-SVD of the same tensor, with the same ranks and order of cores
+    low_rank  numpy: all singular values and vectors; scipy: the R largest (Lanczos)
+    ant       scikit-learn: a dictionary by mini-batches, then orthogonal matching pursuit with m weights a row
+
+Everything is made of the float32 table; what each one is given before the clock runs is said in its ``what``.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edge_embed.bench.peers.peer import missing
+from edge_embed.bench.tables import LeftOutError
+from edge_embed.compression.centroids import ITERATIONS, fast_search, most_points
+from edge_embed.compression.dense import DenseTable
+from edge_embed.compression.kept import NOTHING
+from edge_embed.compression.nearest import packed_codes
+from edge_embed.compression.setting import Setting
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.ant_shape import ANTShape
+from edge_embed.packed.bits import bits_for
+from edge_embed.packed.dpq import PackedDPQ
+
+Rows = NDArray[np.floating[Any]]
+_RUNS = 3  # of k-means, as `dpq.fit` makes
+_TURNS = 20  # passes over the rows, as `ant.fit` makes
+_LIMITS = ("threadpoolctl", "threadpoolctl")  # what gives numpy and scipy as many threads as everyone
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made of a table.
+
+    Attributes:
+        nbytes: of its tensors.
+        rows: all rows [n, d] that it stands for.
+    """
+
+    nbytes: int
+    rows: Callable[[], Rows]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be made.
+
+    Attributes:
+        weight: float32 [n, d].
+        setting: method and sizes.
+        seed: of all that is drawn.
+        threads: that everyone may use.
+    """
+
+    weight: NDArray[np.float32]
+    setting: Setting
+    seed: int
+    threads: int
+
+    def __getitem__(self, size: str) -> int:
+        return int(self.setting.options[size])
+
+
+Compress = Callable[[], Made]
+
+
+@dataclass(frozen=True)
+class Compressor:
+    """One who makes a table small.
+
+    Attributes:
+        name: in reports.
+        what: is called, and what was done before the clock runs.
+        prepare: all that comes before the clock runs; raises `LeftOutError` where it cannot take part.
+        needs: modules beyond what every installation has, with the names by which pip knows them.
+    """
+
+    name: str
+    what: str
+    prepare: Callable[[Case], Compress]
+    needs: tuple[tuple[str, str], ...] = ()
+
+    def prepared(self, case: Case) -> Compress:
+        """`prepare`, after its libraries were looked for.
+
+        Raises:
+            LeftOutError: if one is not installed, or it cannot take part.
+        """
+        for module, package in self.needs:
+            if reason := missing(module, package):
+                raise LeftOutError(reason)
+        return self.prepare(case)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What several do that is compared: ``table``, or ``codes`` alone."""
+
+    name: str
+    ours: Compressor
+    peers: tuple[Compressor, ...]
+
+
+def _ours(case: Case) -> Compress:
+    def compress() -> Made:
+        stored = case.setting.fit(case.weight, seed=case.seed).stored("never")
+        return Made(stored.nbytes, lambda: stored.rows_float64(np.arange(len(case.weight))))
+
+    return compress
+
+
+def _quantiser(case: Case) -> Any:
+    """An empty one of faiss."""
+    import faiss  # noqa: PLC0415
+
+    num_codes = case["num_codes"]
+    bits = bits_for(num_codes)
+    if num_codes != 1 << bits:
+        raise LeftOutError(f"it has a power of two of codes a group, got {num_codes}")
+    faiss.omp_set_num_threads(case.threads)
+    return faiss.ProductQuantizer(case.weight.shape[1], case["num_groups"], bits)
+
+
+def _faiss(case: Case) -> Compress:
+    _quantiser(case)
+
+    def compress() -> Made:
+        quantiser = _quantiser(case)
+        settings = quantiser.cp
+        settings.niter, settings.nredo, settings.seed = ITERATIONS, _RUNS, case.seed + 1
+        settings.min_points_per_centroid = 1  # fewer than 39 would be warned of
+        settings.max_points_per_centroid = math.ceil(most_points(case["num_codes"]) / case["num_codes"])
+        with fast_search():
+            quantiser.train(case.weight)
+        codes = quantiser.compute_codes(case.weight)
+        return Made(codes.nbytes + 4 * quantiser.centroids.size(), lambda: quantiser.decode(codes))
+
+    return compress
+
+
+def _centroids(case: Case) -> NDArray[np.float32]:
+    """Those of a draft, float32 [D, K, s]: only the search for codes is compared."""
+    packed = case.setting.fit(case.weight, seed=case.seed, draft=True).layer.to_packed()
+    assert isinstance(packed, PackedDPQ)
+    return packed.values.astype(np.float32)
+
+
+def _coded(case: Case, find: Callable[[], NDArray[np.uint8]], values: NDArray[np.float32]) -> Compress:
+    def compress() -> Made:
+        packed = PackedDPQ(find(), values, case["num_groups"])
+        return Made(packed.nbytes, lambda: packed.rows_float64(np.arange(len(case.weight))))
+
+    return compress
+
+
+def _our_codes(case: Case) -> Compress:
+    values, table = _centroids(case), DenseTable(case.weight, None)
+    value, num_groups = torch.from_numpy(values), case["num_groups"]
+    return _coded(case, lambda: packed_codes(table, 1.0, value, num_groups, NOTHING, lambda _: None), values)
+
+
+def _codes_of_faiss(case: Case) -> Compress:
+    """Its codes lie as ours do: a row is a string of bits on byte boundaries, the least significant first."""
+    import faiss  # noqa: PLC0415
+
+    quantiser, values = _quantiser(case), _centroids(case)
+    faiss.copy_array_to_vector(values.reshape(-1), quantiser.centroids)
+    return _coded(case, lambda: quantiser.compute_codes(case.weight), values)
+
+
+def _tensorly(case: Case) -> Compress:
+    from tensorly.decomposition import tensor_train  # noqa: PLC0415
+
+    count, dim = case.weight.shape
+    layer = TTEmbedding(count, dim, case["rank"], device="meta")
+    rows, cols, ranks = layer.row_shape, layer.col_shape, list(layer.ranks)
+    padded = np.zeros((math.prod(rows), dim), np.float32)
+    padded[:count] = case.weight
+    order = [axis for core in range(len(rows)) for axis in (core, len(rows) + core)]
+    sizes = [size for pair in zip(rows, cols, strict=True) for size in pair]
+    together = padded.reshape(*rows, *cols).transpose(order)  # row and column of each core, side by side
+    tensor = np.ascontiguousarray(together.reshape([row * col for row, col in zip(rows, cols, strict=True)]).T)
+    back = np.argsort(order)
+
+    def compress() -> Made:
+        train = tensor_train(tensor, ranks[::-1])
+
+        def all_rows() -> Rows:
+            made: Rows = train.to_tensor().T.reshape(sizes).transpose(back).reshape(-1, dim)[:count]
+            return made
+
+        return Made(sum(factor.nbytes for factor in train.factors), all_rows)
+
+    return compress
+
+
+def _product(left: NDArray[np.float32], right: NDArray[np.float32]) -> Made:
+    return Made(left.nbytes + right.nbytes, lambda: left @ right)
+
+
+def _numpy(case: Case) -> Compress:
+    rank = min(case["rank"], *case.weight.shape)
+
+    def compress() -> Made:
+        left, sizes, right = np.linalg.svd(case.weight, full_matrices=False)
+        return _product(left[:, :rank] * sizes[:rank], right[:rank])
+
+    return compress
+
+
+def _scipy(case: Case) -> Compress:
+    from scipy.sparse.linalg import svds  # noqa: PLC0415
+
+    if case["rank"] >= min(case.weight.shape):
+        raise LeftOutError(f"it finds fewer singular values than the {min(case.weight.shape)} that there are")
+
+    def compress() -> Made:
+        left, sizes, right = svds(case.weight, case["rank"], rng=case.seed)
+        return _product(left * sizes, right)
+
+    return compress
+
+
+def _sklearn(case: Case) -> Compress:
+    from sklearn.decomposition import MiniBatchDictionaryLearning  # noqa: PLC0415
+
+    count, dim = case.weight.shape
+    shape = ANTShape(count, dim, case["num_anchors"], count * case["nonzeros"])
+
+    def compress() -> Made:
+        learning = MiniBatchDictionaryLearning(
+            case["num_anchors"],
+            max_iter=_TURNS,
+            transform_algorithm="omp",
+            transform_n_nonzero_coefs=case["nonzeros"],
+            random_state=case.seed,
+        )
+        weights = learning.fit(case.weight).transform(case.weight)
+        return Made(shape.nbytes, lambda: weights @ learning.components_)
+
+    return compress
+
+
+_FAISS = (("faiss", "faiss-cpu"),)
+_DPQ = (
+    Task(
+        "table",
+        Compressor("dpq.fit", "all of it, as `compress` does", _ours),
+        (
+            Compressor(
+                "faiss PQ",
+                f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows, then compute_codes, "
+                "with distance_compute_blas_threshold = 1, as in dpq.fit: as it comes, it takes up to ten times that",
+                _faiss,
+                _FAISS,
+            ),
+        ),
+    ),
+    Task(
+        "codes",
+        Compressor("dpq codes", "of all rows; centroids and a checked table are given", _our_codes),
+        (Compressor("faiss compute_codes", "of all rows, with the same centroids", _codes_of_faiss, _FAISS),),
+    ),
+)
+TASKS: Mapping[str, tuple[Task, ...]] = {
+    "dpq": _DPQ,
+    "tt": (
+        Task(
+            "table",
+            Compressor("tt.fit", "all of it, as `compress` does", _ours),
+            (
+                Compressor(
+                    "tensorly TT-SVD",
+                    "tensor_train of the same tensor, last core first, with the same ranks; the tensor is given",
+                    _tensorly,
+                    (("tensorly", "tensorly"), _LIMITS),
+                ),
+            ),
+        ),
+    ),
+    "low_rank": (
+        Task(
+            "table",
+            Compressor("low_rank.fit", "all of it, as `compress` does", _ours),
+            (
+                Compressor("numpy SVD", "linalg.svd, all singular values", _numpy, (_LIMITS,)),
+                Compressor(
+                    "scipy svds", "sparse.linalg.svds, as many as wanted", _scipy, (("scipy", "scipy"), _LIMITS)
+                ),
+            ),
+        ),
+    ),
+    "ant": (
+        Task(
+            "table",
+            Compressor("ant.fit", "all of it, as `compress` does: weights above zero, so many on average", _ours),
+            (
+                Compressor(
+                    "scikit-learn OMP",
+                    f"MiniBatchDictionaryLearning, at most {_TURNS} passes, then so many weights of either sign a row",
+                    _sklearn,
+                    (("sklearn", "scikit-learn"), _LIMITS),
+                ),
+            ),
+        ),
+    ),
+}

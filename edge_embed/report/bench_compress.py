@@ -1,0 +1,151 @@
+"""The result of `edge-embed bench --use compress`, for people and for programs.
+
+Times are medians over rounds. Ratios are our time / the time of the library, within rounds: below 1 ours is faster.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from edge_embed.report.interval import Interval
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """What one contender made of a table.
+
+    Attributes:
+        name: of the contender.
+        what: is called, and what was done before the clock runs.
+        cpu_seconds: on all threads; None where it was not measured, and so are the others.
+        wall_seconds: that went by.
+        packed_bytes: of what it made.
+        mean_cosine: of its rows and those of the dense table.
+        relative_error: ||C - E|| / ||E||, Frobenius.
+        our_cpu_ratio: our CPU time / its; None for ours.
+        our_wall_ratio: our wall time / its; None for ours.
+        reason: why it was not measured.
+    """
+
+    name: str
+    what: str
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    packed_bytes: int | None = None
+    mean_cosine: float | None = None
+    relative_error: float | None = None
+    our_cpu_ratio: Interval | None = None
+    our_wall_ratio: Interval | None = None
+    reason: str = ""
+
+    def ratio(self, threads: int) -> Interval | None:
+        """The ratio that counts: CPU time of one thread, wall time of several, of which the slowest is waited for."""
+        return self.our_cpu_ratio if threads == 1 else self.our_wall_ratio
+
+
+@dataclass(frozen=True)
+class CompressMeasurement:
+    """One table made small in one way.
+
+    Attributes:
+        table: its name, or what it was made from.
+        num_embeddings: rows n.
+        embedding_dim: columns d.
+        dense_bytes: of the float32 table.
+        method: ``dpq``, ...
+        setting: its sizes.
+        task: ``table``: all of it; ``codes``: those alone, of given centroids.
+        threads: of every contender.
+        ours: our figures.
+        peers: everyone else's.
+    """
+
+    table: str
+    num_embeddings: int
+    embedding_dim: int
+    dense_bytes: int
+    method: str
+    setting: str
+    task: str
+    threads: int
+    ours: Compressed
+    peers: tuple[Compressed, ...]
+
+    @property
+    def words(self) -> str:
+        """What is made, in words."""
+        threads = f", {self.threads} threads" if self.threads > 1 else ""
+        return f"{self.method} {self.setting}{', codes alone' if self.task == 'codes' else ''}{threads}"
+
+
+@dataclass(frozen=True)
+class CompressBench:
+    """What `bench` measured of compressing.
+
+    Attributes:
+        file: whose tables they are; None for random ones.
+        seed: of tables, methods and order.
+        rounds: that count.
+        machine: processor, versions, load.
+        method: tables, clocks and order, in words.
+        measurements: in the order in which they were made.
+    """
+
+    file: str | None
+    seed: int
+    rounds: int
+    machine: Mapping[str, str]
+    method: str
+    measurements: tuple[CompressMeasurement, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys, ready for ``json.dumps``."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    def render(self) -> RenderableType:
+        """Tables for the terminal."""
+        tables = [_table(list(found)) for _, found in groupby(self.measurements, _subject)]
+        everyone = [one for found in self.measurements for one in (found.ours, *found.peers)]
+        absent = dict.fromkeys(f"not measured: {one.name}: {one.reason}" for one in everyone if one.reason)
+        legend = dict.fromkeys(f"{one.name}: {one.what}" for one in everyone)
+        machine = Text(f"{', '.join(self.machine.values())}. Seed {self.seed}, {self.rounds} rounds. {self.method}")
+        return Group(*tables, "", *(Text(line, "yellow") for line in absent), *map(Text, legend), "", machine)
+
+
+def _subject(found: CompressMeasurement) -> tuple[str, int, int]:
+    return found.table, found.num_embeddings, found.embedding_dim
+
+
+def _table(found: list[CompressMeasurement]) -> RenderableType:
+    first = found[0]
+    clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
+    names = ("CPU s", "wall s", "bytes", "cosine", "error")
+    table = Table(
+        "to make",
+        Column("", overflow="fold"),
+        *(Column(name, justify="right") for name in names),
+        f"ours / its, {clocks} (95 %)",
+        title=Text(f"\ncompress: {first.table} ({first.num_embeddings:,} x {first.embedding_dim})"),
+        title_justify="left",
+    )
+    for one in found:
+        measured = [one.ours, *(peer for peer in one.peers if not peer.reason)]
+        for at, made in enumerate(measured):
+            cells = _cells(made, one.threads)
+            table.add_row("" if at else one.words, made.name, *cells, end_section=at == len(measured) - 1)
+    return table
+
+
+def _cells(made: Compressed, threads: int) -> Iterator[str]:
+    numbers = (made.cpu_seconds, made.wall_seconds, made.packed_bytes, made.mean_cosine, made.relative_error)
+    for number, form in zip(numbers, (".3f", ".3f", ",", ".4f", ".4f"), strict=True):
+        yield "" if number is None else format(number, form)
+    ratio = made.ratio(threads)
+    yield "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"

@@ -1,0 +1,242 @@
+"""Compressing beside other libraries, on tables so small that it takes no time."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.numpy import save_file
+from torch import nn
+
+import edge_embed
+from edge_embed.bench import compress as measuring
+from edge_embed.bench.compress import bench_compress
+from edge_embed.bench.compress_grid import CompressGrid
+from edge_embed.bench.compress_tables import random_subject
+from edge_embed.bench.compressors import TASKS, Case
+from edge_embed.cli import main
+from edge_embed.compression.setting import Setting
+from edge_embed.validation.timing import Times
+
+for module in ("faiss", "scipy", "sklearn", "tensorly", "threadpoolctl"):
+    pytest.importorskip(module, reason=f"{module} is not installed (extra edge-embed[bench])")
+
+# Of this rank the cores of TT have ranks 10 and 12.
+TINY = CompressGrid(
+    tuple(TASKS), rows=(300,), dim=(16,), codes=(16,), anchors=(10,), nonzeros=(2,), rank=(12,), rounds=2
+)
+SIZES = "--rows 300 --dim 16 --codes 16 --rank 3 --rounds 2".split()
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["bench", "--use", "compress", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def report():
+    return bench_compress(TINY)
+
+
+def everyone(report):
+    return [one for found in report.measurements for one in (found.ours, *found.peers)]
+
+
+def test_every_method_is_measured_beside_every_library(report):
+    assert [(found.method, found.task) for found in report.measurements] == [
+        ("dpq", "table"), ("dpq", "codes"), ("tt", "table"), ("low_rank", "table"), ("ant", "table"),
+    ]  # fmt: skip
+    assert not any(one.reason for one in everyone(report))
+
+
+def test_figures_fit_each_other(report):
+    for found in report.measurements:
+        assert found.dense_bytes == 4 * 300 * 16
+        assert found.ours.our_cpu_ratio is None
+        for one in (found.ours, *found.peers):
+            assert one.cpu_seconds > 0
+            assert one.wall_seconds > 0
+        for peer in found.peers:
+            for ratio in (peer.our_cpu_ratio, peer.our_wall_ratio):
+                assert 0 < ratio.low <= ratio.median <= ratio.high
+
+
+def test_all_make_tables_of_as_many_bytes(report):
+    for found in report.measurements:
+        for peer in found.peers:
+            if found.method == "ant":  # rows share their weights out, so that some of ours may be left over
+                assert found.ours.packed_bytes <= peer.packed_bytes
+            else:
+                assert found.ours.packed_bytes == peer.packed_bytes
+
+
+def test_nearness_is_that_of_the_layer_to_the_dense_rows(report):
+    weight = random_subject(0, 300, 16).make()
+    settings = {found.method: found for found in report.measurements if found.task == "table"}
+    for setting in TINY.settings(300, 16):
+        rows = setting.fit(weight).layer.eval()(torch.arange(300)).detach().numpy()
+        cosine = (rows * weight).sum(1) / (np.linalg.norm(rows, axis=1) * np.linalg.norm(weight, axis=1)).clip(1e-30)
+        ours = settings[setting.method].ours
+        assert ours.mean_cosine == pytest.approx(cosine.mean(), abs=1e-5)
+        assert ours.relative_error == pytest.approx(np.linalg.norm(rows - weight) / np.linalg.norm(weight), abs=1e-5)
+
+
+def test_libraries_that_do_the_same_come_as_near(report):
+    """Which shows that each is asked for what it is compared with, and its rows are put together rightly."""
+    for found in report.measurements:
+        for peer in found.peers if found.method != "ant" else ():
+            loose = (found.method, found.task) == ("dpq", "table")  # from other first centroids
+            assert peer.relative_error == pytest.approx(found.ours.relative_error, rel=0.05 if loose else 1e-4)
+            assert peer.mean_cosine == pytest.approx(found.ours.mean_cosine, rel=0.05 if loose else 1e-4)
+
+
+def test_the_same_seed_gives_the_same_tables(report):
+    again = bench_compress(replace(TINY, method=("dpq", "tt")))
+    errors = {one.name: one.relative_error for one in everyone(report)}
+    assert all(one.relative_error == errors[one.name] for one in everyone(again))
+
+
+def test_every_contender_has_the_threads_that_are_told(monkeypatch):
+    seen = []
+    timed = measuring.time_rounds
+
+    def looked_at(*arguments, **named):
+        import threadpoolctl
+
+        seen.append((torch.get_num_threads(), {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}))
+        return timed(*arguments, **named)
+
+    monkeypatch.setattr(measuring, "time_rounds", looked_at)
+    before = torch.get_num_threads()
+    bench_compress(replace(TINY, method=("low_rank",)))
+    assert seen == [(1, {1})]
+    assert torch.get_num_threads() == before
+
+
+def test_ratios_are_our_time_over_theirs(monkeypatch):
+    """Of two contenders the second takes 4 times the CPU time and twice the wall time."""
+
+    def timed(contenders, draw, rounds, *_, **__):
+        return {name: Times(np.full(rounds, 4.0**at), np.full(rounds, 2.0**at)) for at, name in enumerate(contenders)}
+
+    monkeypatch.setattr(measuring, "time_rounds", timed)
+    (one,) = bench_compress(replace(TINY, method=("tt",))).measurements
+    (peer,) = one.peers
+    assert (one.ours.cpu_seconds, peer.cpu_seconds, peer.wall_seconds) == (1, 4, 2)
+    assert (peer.our_cpu_ratio.median, peer.our_wall_ratio.median) == (0.25, 0.5)
+    assert (peer.ratio(1), peer.ratio(2)) == (peer.our_cpu_ratio, peer.our_wall_ratio)
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "name"),
+    [
+        ("tensorly", "tensorly", "tensorly TT-SVD"),
+        ("scipy", "scipy", "scipy svds"),
+        ("threadpoolctl", "threadpoolctl", "numpy SVD"),
+    ],
+)
+def test_an_absent_library_is_named_with_the_remedy(module, package, name, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    report = bench_compress(replace(TINY, method=("tt", "low_rank")))
+    reasons = {one.name: one.reason for one in everyone(report)}
+    assert f"python -m pip install {package}" in reasons[name]
+    assert not any(found.ours.reason for found in report.measurements)
+
+
+def test_who_cannot_make_it_is_left_out():
+    weight = random_subject(0, 300, 16).make()
+    few = bench_compress(replace(TINY, method=("dpq", "low_rank"), codes=(12,), rank=(16,)))
+    reasons = {one.name: one.reason for one in everyone(few)}
+    assert "power of two" in reasons["faiss PQ"]
+    assert "power of two" in reasons["faiss compute_codes"]
+    assert "singular values" in reasons["scipy svds"]
+    assert not reasons["numpy SVD"]
+    assert Case(weight, Setting("low_rank", {"rank": 16}), 0, 1)["rank"] == 16
+
+
+def test_the_result_says_what_it_was_measured_on():
+    result = run(*SIZES, "--method", "dpq,tt", "--seed", "7")
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
+    for text in ("clustered (300 x 16)", "faiss compute_codes", "tensorly TT-SVD", "ours / its", "1 used", "Seed 7",
+                 "2 rounds", "a centre for each 100 rows", "random order"):  # fmt: skip
+        assert text in words
+
+
+def test_json_is_alone_on_stdout_and_quiet_prints_nothing():
+    found = json.loads(run(*SIZES, "--method", "low_rank", "--json").stdout)
+    assert list(found) == "schema_version file seed rounds machine method measurements".split()
+    (one,) = found["measurements"]
+    assert list(one) == (
+        "table num_embeddings embedding_dim dense_bytes method setting task threads ours peers".split()
+    )
+    assert list(one["peers"][0]) == (
+        "name what cpu_seconds wall_seconds packed_bytes mean_cosine relative_error our_cpu_ratio our_wall_ratio "
+        "reason".split()
+    )
+    assert run(*SIZES, "--method", "low_rank", "--quiet").output == ""
+
+
+OF_FILE = ("--method", "low_rank", "--rank", "3", "--rounds", "2", "--json")
+
+
+def test_tables_of_files_are_measured(tmp_path):
+    weight = np.random.default_rng(0).standard_normal((200, 12)).astype(np.float16)
+    save_file({"words.weight": weight, "other": weight[:50]}, tmp_path / "weights.safetensors")
+    model = nn.Sequential(nn.Embedding(200, 12), nn.Linear(12, 2))
+    edge_embed.save(model, tmp_path / "model.pt", torch.tensor([[1, 2]]))
+    lines = [f"word{i} {' '.join(f'{number:.4f}' for number in row)}" for i, row in enumerate(weight)]
+    (tmp_path / "glove.txt").write_text("\n".join(lines))
+    for name, table, given in (("weights.safetensors", "words", ["--module", "words"]), ("model.pt", "0", []),
+                               ("glove.txt", "vectors", [])):  # fmt: skip
+        result = run(tmp_path / name, *given, *OF_FILE)
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["file"] == str(tmp_path / name)
+        assert "a centre" not in found["method"]
+        (one,) = found["measurements"]
+        assert (one["table"], one["num_embeddings"], one["embedding_dim"]) == (table, 200, 12)
+        ours, (numpy, _) = one["ours"], one["peers"]
+        assert ours["relative_error"] == pytest.approx(numpy["relative_error"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "opq"], "expected some of dpq, tt, low_rank, ant"),
+        (["--rows", "200", "--codes", "256"], "codes: got 256, expected at most 200, the rows of the table"),
+        (["--method", "ant", "--rows", "50"], "anchors: got 100, expected at most 50"),
+        (["--method", "ant", "--anchors", "4"], "nonzeros: got 8, expected at most 4"),
+        (["--groups", "7"], "groups"),
+        (["--rank", "0"], "rank"),
+        (["--rounds", "1"], "--rounds"),
+        (["--batch", "4"], "batch: got a value beside --use compress"),
+        (["--plot", "."], "plot: got a value beside --use compress"),
+        (["--preset", "rows"], "preset: got a value beside --use compress"),
+        (["--use", "rows,compress"], "expected compress alone"),
+        (
+            ["--use", "rows", "--module", "words"],
+            "--module: got a value that is for the dense tables of a file, with --use compress",
+        ),
+        (["--module", "words"], "--module: got a value that is for the dense tables of a file"),
+        (["missing.pt"], "missing.pt: there is no such file"),
+        (["missing.pt", "--rows", "5"], "leave one of them out"),
+        (["--dim", str(1 << 40), "--groups", "1"], "memory: too small"),
+    ],
+)
+def test_mistakes_cost_one_line_and_exit_code_2(arguments, message, monkeypatch):
+    monkeypatch.setattr(measuring, "time_rounds", lambda *_, **__: pytest.fail("measured"))
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_a_model_without_a_dense_table_is_refused(tmp_path):
+    edge_embed.save(nn.Linear(4, 2), tmp_path / "model.pt", torch.randn(1, 4))
+    result = run(tmp_path / "model.pt")
+    assert result.exit_code == 2
+    assert "no table to compress: there is no dense one that rows are looked up of" in " ".join(result.stderr.split())
