@@ -24,7 +24,7 @@ from edge_embed.ops import dpq_kernels
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
-# Measured: half of it takes a tenth longer, and more with threads, which wait for each other in Python between kernels.
+# Of a part: large enough that threads, which wait for each other in Python between kernels, seldom do.
 _PART_NUMBERS = 1 << 19
 _RULE_DISTANCES = 1 << 18  # that the rule has in memory at a time
 _ROUNDING = 2.0**-24
