@@ -319,9 +319,9 @@ class DPQEmbedding(CompressedEmbedding):
         def find() -> Tensor:
             return training_codes(query, self._distance_weights(query, counts, update), self.metric)
 
-        code = remembered_codes(memory, self.num_codes, find)  # [D, B]
+        code = remembered_codes(memory, find)  # [D, B]
         if self.centroids is not None and update:
-            self.centroids.follow(query, code, counts)
+            self.centroids.follow(query, code.int(), counts)
         return centroid_rows(query, self.value, code, counts, share)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -191,7 +191,7 @@ class CompressedEmbedding(nn.Module, ABC):
         return self.use("rows", ids)
 
     def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Products with every row of the table: [*, d] -> [*, n]. The dense table is never whole in memory.
+        """Products with every row of the table: [*, d] -> [*, n]; of a large table, by blocks of 2^20 numbers.
 
         Args:
             hidden: [*, d].
@@ -224,6 +224,8 @@ class CompressedEmbedding(nn.Module, ABC):
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
+        if len(list(row_blocks(self.num_embeddings, self.embedding_dim))) == 1:
+            return _logits_of_one_block(self, hidden, bias)
         flat = hidden.reshape(-1, self.embedding_dim)
         logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]
         result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
@@ -253,6 +255,16 @@ class CompressedEmbedding(nn.Module, ABC):
         is_padding = ids == self.padding_idx
         rows = self.training_rows(own, counts.masked_fill(is_padding, 0), update=update)
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
+
+
+def _logits_of_one_block(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits [*, n] of a table that is one block, whose rows stay for the way back, which takes less time."""
+    ids = slice(0, layer.num_embeddings)
+    own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
+    block = _block(layer, ids, own, update=not is_recomputed(), memory={})
+    rows = block.without_padding(block.rows).to(hidden.dtype)
+    with torch.autocast(hidden.device.type, enabled=False):  # the type is that of the hidden states, as for more blocks
+        return functional.linear(hidden, rows, bias)
 
 
 class _BlockedLogits(torch.autograd.Function):
@@ -309,8 +321,8 @@ class _Block(NamedTuple):
     Attributes:
         place: of their ids.
         padding: the place of the padding row among them, if it is there.
-        own: what they have for themselves. It learns as a leaf: the gradient of a part of all own rows would be as
-            large as all of them, for each block.
+        own: what they have for themselves. Of several blocks it learns as a leaf: the gradient of a part of all own
+            rows would be as large as all of them, for each block.
         rows: [block, d]; the padding row holds anything.
     """
 
@@ -331,19 +343,25 @@ def _blocks(
 ) -> Iterator[_Block]:
     """All rows. Each block counts by its rows, but for the padding row."""
     own_rows, update = layer.own_rows, update and not is_recomputed()
-    total = max(1, layer.num_embeddings - (layer.padding_idx is not None))
     for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
-        place, counts = slice(begin, end), torch.ones(end - begin, dtype=torch.int64, device=device)
-        padding = None
-        if layer.padding_idx is not None and begin <= layer.padding_idx < end:
-            padding = layer.padding_idx - begin
-            counts[padding] = 0
+        place = slice(begin, end)
         if own_rows is None:
             own = torch.arange(begin, end, device=device)
         else:
             own = own_rows[place].detach().requires_grad_(own_rows.requires_grad)
-        share = (end - begin - (padding is not None)) / total
-        yield _Block(place, padding, own, layer.training_block(begin, end, own, counts, share, update, memories[begin]))
+        yield _block(layer, place, own, update, memories[begin])
+
+
+def _block(layer: CompressedEmbedding, place: slice, own: Tensor, update: bool, memory: Memory) -> _Block:
+    """The rows of some ids that follow each other, of which ``own`` is what they have for themselves."""
+    counts = torch.ones(place.stop - place.start, dtype=torch.int64, device=own.device)
+    padding = None
+    if layer.padding_idx is not None and place.start <= layer.padding_idx < place.stop:
+        padding = layer.padding_idx - place.start
+        counts[padding] = 0
+    share = (len(counts) - (padding is not None)) / max(1, layer.num_embeddings - (layer.padding_idx is not None))
+    rows = layer.training_block(place.start, place.stop, own, counts, share, update, memory)
+    return _Block(place, padding, own, rows)
 
 
 def is_recomputed() -> bool:

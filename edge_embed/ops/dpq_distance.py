@@ -98,18 +98,18 @@ def training_responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor
 
 @torch.no_grad()
 def training_codes(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """Codes of queries [B, D s] in training, integers [D, B]."""
+    """Codes of queries [B, D s] in training, [D, B] of `dpq_kernels.code_type`."""
     if serves(query, weights):
         return dpq_kernels.nearest(dpq_kernels.distances(query, weights, metric))
-    return nearest(training_responses(query, weights, metric))
+    return nearest(training_responses(query, weights, metric)).to(dpq_kernels.code_type(weights.shape[-1]))
 
 
 @torch.no_grad()
-def remembered_codes(memory: MutableMapping[str, Tensor], num_codes: int, find: Callable[[], Tensor]) -> Tensor:
-    """Codes int32 [D, B], found the first time and kept in few bytes from then on."""
+def remembered_codes(memory: MutableMapping[str, Tensor], find: Callable[[], Tensor]) -> Tensor:
+    """`training_codes` that are found the first time, and kept from then on."""
     if "code" not in memory:
-        memory["code"] = find().to(torch.uint8 if num_codes <= 256 else torch.int32)
-    return memory["code"].int()
+        memory["code"] = find()
+    return memory["code"]
 
 
 @torch.no_grad()

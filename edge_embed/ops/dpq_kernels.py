@@ -43,6 +43,10 @@ class _Values(ctypes.Structure):
     _fields_ = (("data", _POINTER), ("width", _SIZE), ("per_group", _INT32))
 
 
+class _Codes(ctypes.Structure):
+    _fields_ = (("data", _POINTER), ("bytes", _INT32))
+
+
 @cache
 def _library() -> ctypes.CDLL | None:
     """The library, or None where it was not built: everything works without, slower."""
@@ -51,12 +55,12 @@ def _library() -> ctypes.CDLL | None:
     except EdgeEmbedError:
         return None
     of_part = [_SIZE, _SIZE]
-    distances, values = ctypes.POINTER(_Distances), ctypes.POINTER(_Values)
+    distances, values, codes = (ctypes.POINTER(each) for each in (_Distances, _Values, _Codes))
     functions = {
-        "nearest": [distances, *of_part, _POINTER, _POINTER],
-        "rows": [distances, values, _POINTER, *of_part, _POINTER],
-        "soft_backward": [distances, values, _POINTER, _FLOAT, _POINTER, *of_part, _POINTER, _POINTER, _POINTER],
-        "centroid_backward": [distances, values, _POINTER, _POINTER, *of_part, _POINTER],
+        "nearest": [distances, *of_part, codes, _POINTER],
+        "rows": [distances, values, codes, *of_part, _POINTER],
+        "soft_backward": [distances, values, codes, _FLOAT, _POINTER, *of_part, _POINTER, _POINTER, _POINTER],
+        "centroid_backward": [distances, values, codes, _POINTER, *of_part, _POINTER],
         "products": [distances, _POINTER, _POINTER, *of_part, _POINTER],
         "products_backward": [distances, *[_POINTER] * 4, *of_part, _POINTER],
     }
@@ -122,28 +126,32 @@ def distances(query: Tensor, weights: Tensor, metric: str) -> Distances:
     return Distances(query.detach().contiguous(), weights.detach().contiguous(), metric)
 
 
+def code_type(num_codes: int) -> torch.dtype:
+    """Of codes in training: uint8 or int32, as they are kept from the way forward for the way back."""
+    return torch.uint8 if num_codes <= 256 else torch.int32
+
+
 def nearest(of: Distances) -> Tensor:
-    """Codes int32 [D, B]."""
-    codes = torch.empty(of.num_groups, of.num_queries, dtype=torch.int32)
-    _run(of, "nearest", lambda part: (*part, codes.data_ptr(), None))
+    """Codes [D, B] of `code_type`."""
+    codes = _no_codes(of)
+    _run(of, "nearest", lambda part: (*part, _codes(codes), None))
     return codes
 
 
 def nearest_and_leads(of: Distances) -> tuple[Tensor, Tensor]:
-    """Codes int32 [D, B], and by how much each is nearer than the next one, [D, B]; NaN or infinite if none is."""
-    codes = torch.empty(of.num_groups, of.num_queries, dtype=torch.int32)
-    leads = torch.empty(of.num_groups, of.num_queries)
-    _run(of, "nearest", lambda part: (*part, codes.data_ptr(), leads.data_ptr()))
+    """`nearest`, and by how much each is nearer than the next one, [D, B]; NaN or infinite if none is."""
+    codes, leads = _no_codes(of), torch.empty(of.num_groups, of.num_queries)
+    _run(of, "nearest", lambda part: (*part, _codes(codes), leads.data_ptr()))
     return codes, leads
 
 
 def rows(value: Tensor, codes: Tensor) -> Tensor:
-    """Rows [B, D s] of the values [G, K, s] of codes, int32 [D, B] in one piece."""
+    """Rows [B, D s] of the values [G, K, s] of codes [D, B] of `code_type`, in one piece."""
     (num_groups, num_queries), (_, num_codes, width) = codes.shape, value.shape
     # Sizes alone are read of these.
     of = Distances(value.new_empty(()).expand(num_queries, num_groups), value.new_empty(0, 2, num_codes), "dot")
     struct, found = _values(value), torch.empty(num_queries, num_groups * width)
-    _run(of, "rows", lambda part: (ctypes.byref(struct), codes.data_ptr(), *part, found.data_ptr()))
+    _run(of, "rows", lambda part: (ctypes.byref(struct), _codes(codes), *part, found.data_ptr()))
     return found
 
 
@@ -158,7 +166,7 @@ def soft_backward(
         of,
         "soft_backward",
         lambda part, *sums: (
-            *(ctypes.byref(struct), codes.data_ptr(), temperature, gradient.data_ptr()),
+            *(ctypes.byref(struct), _codes(codes), temperature, gradient.data_ptr()),
             *(*part, query_gradient.data_ptr(), *sums),
         ),
         of_weights,
@@ -175,7 +183,7 @@ def centroid_backward(query: Tensor, value: Tensor, codes: Tensor, shares: Tenso
     _run(
         of,
         "centroid_backward",
-        lambda part, sums: (ctypes.byref(struct), codes.data_ptr(), shares.data_ptr(), *part, sums),
+        lambda part, sums: (ctypes.byref(struct), _codes(codes), shares.data_ptr(), *part, sums),
         learned,
     )
     return learned.sum(0).float()
@@ -234,6 +242,14 @@ def _values(value: Tensor) -> _Values:
     struct = _Values(values.data_ptr(), values.shape[2], len(values) > 1)
     struct.tensor = values
     return struct
+
+
+def _no_codes(of: Distances) -> Tensor:
+    return torch.empty(of.num_groups, of.num_queries, dtype=code_type(of.weights.shape[-1]))
+
+
+def _codes(codes: Tensor) -> _Codes:
+    return _Codes(codes.data_ptr(), codes.element_size())
 
 
 def _num_parts(of: Distances) -> int:

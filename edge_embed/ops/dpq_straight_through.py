@@ -99,7 +99,7 @@ def softmax_rows(
     """
     rows: Tensor
     if dpq_kernels.serves(query, weights, value):
-        code = remembered_codes(memory, value.shape[1], lambda: training_codes(query, weights, metric))
+        code = remembered_codes(memory, lambda: training_codes(query, weights, metric))
         rows = _SoftRows.apply(query, weights, value, code, metric, temperature)  # type: ignore[no-untyped-call]
         return rows
     response = training_responses(query, weights, metric)  # [D, K, B]
@@ -107,7 +107,7 @@ def softmax_rows(
 
 
 def _soft_choice(response: Tensor, value: Tensor, code: Tensor, temperature: float) -> Tensor:
-    rows: Tensor = _SoftChoice.apply(select(value, code.t()), response, value, temperature)  # type: ignore[no-untyped-call]
+    rows: Tensor = _SoftChoice.apply(select(value, code.int().t()), response, value, temperature)  # type: ignore[no-untyped-call]
     return rows
 
 
@@ -116,7 +116,7 @@ class _CentroidRows(torch.autograd.Function):
 
     @staticmethod
     def forward(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
-        return dpq_kernels.rows(value, code.int()) if dpq_kernels.serves(query, value) else select(value, code.t())
+        return dpq_kernels.rows(value, code) if dpq_kernels.serves(query, value) else select(value, code.int().t())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor], output: Tensor) -> None:
@@ -130,11 +130,11 @@ class _CentroidRows(torch.autograd.Function):
             return gradient, None, None, None
         query, value, code, weight = ctx.saved_tensors
         if dpq_kernels.serves(query, value, weight):
-            return gradient, dpq_kernels.centroid_backward(query, value, code.int(), weight), None, None
+            return gradient, dpq_kernels.centroid_backward(query, value, code, weight), None, None
         wide = weight.dtype
-        distance = (select(value, code.t()).to(wide) - query) * weight.unsqueeze(-1)  # [B, d]
+        distance = (select(value, code.int().t()).to(wide) - query) * weight.unsqueeze(-1)  # [B, d]
         learned = torch.zeros_like(value, dtype=wide).flatten(0, 1)  # [G K, s]
-        learned.index_add_(0, value_indices(value, code.t()), 2 * distance.reshape(-1, value.shape[-1]))
+        learned.index_add_(0, value_indices(value, code.int().t()), 2 * distance.reshape(-1, value.shape[-1]))
         return gradient, learned.view_as(value).to(value.dtype), None, None
 
 
@@ -146,7 +146,7 @@ def centroid_rows(query: Tensor, value: Tensor, code: Tensor, counts: Tensor, sh
     Args:
         query: [B, d].
         value: V, [G, K, s]; it learns if it wants a gradient.
-        code: c, integers [D, B].
+        code: c, [D, B] of `dpq_kernels.code_type`.
         counts: how often each query counts in the mean, integers [B].
         share: what the term counts.
 

@@ -17,7 +17,8 @@ using training::kNumKernels;
 struct Results {
   explicit Results(const Shape& shape)
       : codes(shape.groups * shape.queries, -7),
-        codes_alone(codes.size(), -7),
+        codes_alone(shape.codes <= 256 ? 0 : codes.size(), -7),
+        byte_codes(codes.size() - codes_alone.size(), 249),
         leads(codes.size(), -7),
         rows(shape.queries * shape.groups * shape.value_width, -7),
         of_query(shape.queries * shape.groups * shape.width, -7),
@@ -28,22 +29,35 @@ struct Results {
         products(shape.groups * shape.features() * shape.features(), 0.5) {}
 
   Numbers<int32_t> codes, codes_alone;
+  Numbers<uint8_t> byte_codes;  // in place of codes_alone, where they are few
   Numbers<float> leads, rows, of_query, of_query_by_products;
   Numbers<double> of_weights, of_values, of_centroids, products;
 };
+
+template <class Code>
+ee_codes CodesOf(const Numbers<Code>& codes) {
+  return {codes.data(), sizeof(Code)};
+}
+
+// The bytes, if the shape has any.
+ee_codes Narrowest(const Numbers<int32_t>& codes, const Numbers<uint8_t>& bytes) {
+  return bytes.size() > 0 ? CodesOf(bytes) : CodesOf(codes);
+}
 
 void Run(const Case& made, size_t begin, size_t end, Results* results) {
   const ee_distances distances = made.distances();
   const ee_values values{made.values.data(), made.shape.value_width, made.shape.own_values};
   const ee_values centroids{made.centroids.data(), made.shape.width, made.shape.own_values};
-  CHECK(ee_training_nearest(&distances, begin, end, results->codes.data(), results->leads.data()) == 0);
-  CHECK(ee_training_nearest(&distances, begin, end, results->codes_alone.data(), nullptr) == 0);
-  CHECK(ee_training_rows(&distances, &values, made.codes.data(), begin, end, results->rows.data()) == 0);
-  CHECK(ee_training_soft_backward(&distances, &values, made.codes.data(), kTemperature, made.gradient.data(),
-                                  begin, end, results->of_query.data(), results->of_weights.data(),
+  const ee_codes given = Narrowest(made.codes, made.byte_codes), wide = CodesOf(results->codes);
+  const ee_codes alone = Narrowest(results->codes_alone, results->byte_codes);
+  CHECK(ee_training_nearest(&distances, begin, end, &wide, results->leads.data()) == 0);
+  CHECK(ee_training_nearest(&distances, begin, end, &alone, nullptr) == 0);
+  CHECK(ee_training_rows(&distances, &values, &given, begin, end, results->rows.data()) == 0);
+  CHECK(ee_training_soft_backward(&distances, &values, &given, kTemperature, made.gradient.data(), begin, end,
+                                  results->of_query.data(), results->of_weights.data(),
                                   results->of_values.data()) == 0);
-  CHECK(ee_training_centroid_backward(&distances, &centroids, made.codes.data(), made.shares.data(), begin,
-                                      end, results->of_centroids.data()) == 0);
+  CHECK(ee_training_centroid_backward(&distances, &centroids, &given, made.shares.data(), begin, end,
+                                      results->of_centroids.data()) == 0);
   CHECK(ee_training_products(&distances, made.shares.data(), made.origin.data(), begin, end,
                              results->products.data()) == 0);
   CHECK(ee_training_products_backward(&distances, made.shares.data(), made.origin.data(),
@@ -125,7 +139,9 @@ void CheckAgainstReference(const Case& made, const Results& results) {
       const Reference reference(made, query, group);
       const size_t at = group * shape.queries + query;
       CheckNearest(reference.Distances(), results.codes[at], results.leads[at]);
-      CHECK(results.codes_alone[at] == results.codes[at]);
+      const bool has_bytes = results.byte_codes.size() > 0;
+      const int32_t alone = has_bytes ? results.byte_codes[at] : results.codes_alone[at];
+      CHECK(alone == results.codes[at]);
       for (size_t i = 0; i < shape.value_width; ++i) {
         CHECK(results.rows[reference.RowAt(shape.value_width) + i] ==
               made.values[reference.ValueAt(reference.code(), shape.value_width) + i]);
@@ -160,7 +176,11 @@ void CheckSame(const Shape& shape, const Results& a, const Results& b, size_t be
   for (size_t group = 0; group < shape.groups; ++group) {  // [D, B]
     const size_t at = group * shape.queries;
     CheckSameRows(a.codes, b.codes, at + begin, at + end, 1);
-    CheckSameRows(a.codes_alone, b.codes_alone, at + begin, at + end, 1);
+    if (shape.codes <= 256) {
+      CheckSameRows(a.byte_codes, b.byte_codes, at + begin, at + end, 1);
+    } else {
+      CheckSameRows(a.codes_alone, b.codes_alone, at + begin, at + end, 1);
+    }
     CheckSameRows(a.leads, b.leads, at + begin, at + end, 1);
   }
   CheckSameRows(a.rows, b.rows, begin, end, shape.groups * shape.value_width);

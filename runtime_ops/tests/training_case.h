@@ -53,7 +53,8 @@ struct Case {
         origin(wanted.groups * wanted.features()),
         sums_gradient(wanted.groups * wanted.features()),
         products_gradient(wanted.groups * wanted.features() * wanted.features()),
-        codes(wanted.queries * wanted.groups) {
+        codes(wanted.queries * wanted.groups),
+        byte_codes(wanted.codes <= 256 ? codes.size() : 0) {
     std::mt19937 random(static_cast<unsigned>(wanted.queries * 31 + wanted.codes));
     std::normal_distribution<float> draw;
     for (const Numbers<float>* numbers : {&query, &weights, &values, &centroids, &gradient, &shares, &origin,
@@ -61,6 +62,7 @@ struct Case {
       for (size_t i = 0; i < numbers->size(); ++i) (*numbers)[i] = draw(random);
     }
     for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<int32_t>(random() % wanted.codes);
+    for (size_t i = 0; i < byte_codes.size(); ++i) byte_codes[i] = static_cast<uint8_t>(codes[i]);
     const size_t n = wanted.features();
     for (size_t i = 0; i < products_gradient.size(); ++i) {  // symmetric
       const size_t matrix = i / (n * n) * n * n, row = i / n % n, column = i % n;
@@ -82,6 +84,7 @@ struct Case {
   Numbers<float> query, weights, values, centroids, gradient, shares, origin, sums_gradient,
       products_gradient;
   Numbers<int32_t> codes;
+  Numbers<uint8_t> byte_codes;  // the same, if there are up to 256
 };
 
 // One sub-vector of a query, and the formulas of training.h for it.

@@ -26,7 +26,6 @@ constexpr size_t kTogether = kVectors * kLanes;
 // in a first-level cache.
 constexpr size_t kBlockFloats = 1 << 16, kGroupFloats = 1 << 14;
 constexpr size_t kLeastRows = 256;      // fewer are not worth a sum over vectors
-constexpr size_t kFewRows = 64;         // what is taken row by row
 constexpr float kLeastLength = 1e-12F;  // a vector shorter than this has no direction
 
 inline size_t Less(size_t a, size_t b) { return a < b ? a : b; }

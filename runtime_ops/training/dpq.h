@@ -110,7 +110,14 @@ inline void NearestOfBlock(const float* features, size_t rows, size_t n, const f
   }
 }
 
-int Nearest(const ee_distances* given, size_t begin, size_t end, int32_t* codes, float* leads) {
+// Calls work(codes) with a pointer of their type.
+template <class Work>
+inline void WithCodes(const ee_codes& codes, const Work& work) {
+  if (codes.bytes == 1) return work(static_cast<uint8_t*>(codes.data));
+  work(static_cast<int32_t*>(codes.data));
+}
+
+int Nearest(const ee_distances* given, size_t begin, size_t end, const ee_codes* codes, float* leads) {
   const ee_distances& distances = *given;
   const Blocks blocks(distances, begin, end, 1);
   Scratch scratch;
@@ -123,7 +130,11 @@ int Nearest(const ee_distances* given, size_t begin, size_t end, int32_t* codes,
       const auto find = leads != nullptr ? NearestOfBlock<true> : NearestOfBlock<false>;
       find(block.FeaturesOf(group), block.rows, block.num_features, WeightsOf(distances, group),
            distances.num_codes, code, lead);
-      __builtin_memcpy(codes + at, code, block.count * sizeof(int32_t));
+      WithCodes(*codes, [&](auto* to) {
+        for (size_t row = 0; row < block.count; ++row) {
+          to[at + row] = static_cast<std::remove_reference_t<decltype(*to)>>(code[row]);
+        }
+      });
       if (leads != nullptr) __builtin_memcpy(leads + at, lead, block.count * sizeof(float));
     }
   });
@@ -141,29 +152,33 @@ inline void WithWidth(size_t width, const Work& work) {
   work(width);
 }
 
-// Calls work(group, first query, number of queries) for few queries at a time, whose rows stay in the cache.
+// Calls work(width, row, number, chosen) for each sub-vector of the queries begin .. end - 1, row by row,
+// whose first column is the `number`-th of all of its width, and that of its value the `chosen`-th.
 template <class Work>
-inline void FewRows(const ee_distances& distances, size_t begin, size_t end, const Work& work) {
-  for (size_t first = begin; first < end; first += kFewRows) {
-    for (size_t group = 0; group < distances.num_groups; ++group)
-      work(group, first, Less(kFewRows, end - first));
-  }
-}
-
-int Rows(const ee_distances* given, const ee_values* values, const int32_t* codes, size_t begin, size_t end,
-         float* rows) {
-  const ee_distances& distances = *given;
-  const size_t stride = distances.num_groups * values->width;
-  WithWidth(values->width, [&](const auto width) {
-    FewRows(distances, begin, end, [&](size_t group, size_t first, size_t count) {
-      const float* of_group = values->data + ValuesAt(distances, *values, group);
-      const int32_t* code = codes + group * distances.num_queries + first;
-      float* row = rows + first * stride + group * width;
-      for (size_t at = 0; at < count; ++at, row += stride) {
-        __builtin_memcpy(row, of_group + static_cast<size_t>(code[at]) * width, width * sizeof(float));
+inline void EachChosen(const ee_distances& distances, const ee_values& values, const ee_codes& codes,
+                       size_t begin, size_t end, const Work& work) {
+  const size_t apart = ValuesAt(distances, values, 1);
+  WithCodes(codes, [&](const auto* of_rows) {
+    WithWidth(values.width, [&](const auto width) {
+      size_t number = begin * distances.num_groups * width;
+      for (size_t row = begin; row < end; ++row) {
+        const auto* code = of_rows + row;
+        for (size_t group = 0; group < distances.num_groups; ++group) {
+          work(width, row, number, group * apart + static_cast<size_t>(*code) * width);
+          number += width;
+          code += distances.num_queries;
+        }
       }
     });
   });
+}
+
+int Rows(const ee_distances* given, const ee_values* values, const ee_codes* codes, size_t begin, size_t end,
+         float* rows) {
+  EachChosen(*given, *values, *codes, begin, end,
+             [&](const auto width, size_t, const size_t number, const size_t chosen) {
+               __builtin_memcpy(rows + number, values->data + chosen, width * sizeof(float));
+             });
   return 0;
 }
 
@@ -215,23 +230,17 @@ inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num
 }
 
 // Adds rows [B, D s] to the values that were chosen for them.
-inline void AddToChosen(const ee_distances& distances, const ee_values& values, const int32_t* codes,
+inline void AddToChosen(const ee_distances& distances, const ee_values& values, const ee_codes& codes,
                         const float* rows, size_t begin, size_t end, double* values_gradient) {
-  const size_t stride = distances.num_groups * values.width;
-  WithWidth(values.width, [&](const auto width) {
-    FewRows(distances, begin, end, [&](size_t group, size_t first, size_t count) {
-      double* of_group = values_gradient + ValuesAt(distances, values, group);
-      const int32_t* code = codes + group * distances.num_queries + first;
-      const float* row = rows + first * stride + group * width;
-      for (size_t at = 0; at < count; ++at, row += stride) {
-        double* learns = of_group + static_cast<size_t>(code[at]) * width;
-        for (size_t i = 0; i < width; ++i) learns[i] += static_cast<double>(row[i]);
-      }
-    });
-  });
+  EachChosen(distances, values, codes, begin, end,
+             [&](const auto width, size_t, const size_t number, const size_t chosen) {
+               for (size_t i = 0; i < width; ++i) {
+                 values_gradient[chosen + i] += static_cast<double>(rows[number + i]);
+               }
+             });
 }
 
-int SoftBackward(const ee_distances* given, const ee_values* values, const int32_t* codes, float temperature,
+int SoftBackward(const ee_distances* given, const ee_values* values, const ee_codes* codes, float temperature,
                  const float* gradient, size_t begin, size_t end, float* query_gradient,
                  double* weights_gradient, double* values_gradient) {
   const ee_distances& distances = *given;
@@ -273,28 +282,19 @@ int SoftBackward(const ee_distances* given, const ee_values* values, const int32
     TurnBack(learned_of_features, block.count, num_groups, distances.width, rows, n,
              query_gradient + block.first * num_groups * distances.width);
   });
-  AddToChosen(distances, *values, codes, gradient, begin, end, values_gradient);
+  AddToChosen(distances, *values, *codes, gradient, begin, end, values_gradient);
   return 0;
 }
 
-int CentroidBackward(const ee_distances* given, const ee_values* values, const int32_t* codes,
+int CentroidBackward(const ee_distances* given, const ee_values* values, const ee_codes* codes,
                      const float* shares, size_t begin, size_t end, double* values_gradient) {
-  const ee_distances& distances = *given;
-  const size_t stride = distances.num_groups * distances.width;
-  WithWidth(distances.width, [&](const auto width) {
-    FewRows(distances, begin, end, [&](size_t group, size_t first, size_t count) {
-      const size_t values_at = ValuesAt(distances, *values, group);
-      const int32_t* code = codes + group * distances.num_queries + first;
-      const float* query = distances.query + first * stride + group * width;
-      for (size_t at = 0; at < count; ++at, query += stride) {
-        const size_t chosen = values_at + static_cast<size_t>(code[at]) * width;
-        const float share = 2 * shares[first + at];
-        for (size_t i = 0; i < width; ++i) {
-          values_gradient[chosen + i] += static_cast<double>(share * (values->data[chosen + i] - query[i]));
-        }
-      }
-    });
-  });
+  EachChosen(*given, *values, *codes, begin, end,
+             [&](const auto width, const size_t row, const size_t number, const size_t chosen) {
+               const float *value = values->data + chosen, *query = given->query + number;
+               for (size_t i = 0; i < width; ++i) {
+                 values_gradient[chosen + i] += static_cast<double>(2 * shares[row] * (value[i] - query[i]));
+               }
+             });
   return 0;
 }
 

@@ -45,17 +45,17 @@ const Kernels& Chosen() {
 
 using edge_embed::training::Chosen;
 
-int ee_training_nearest(const ee_distances* distances, size_t begin, size_t end, int32_t* codes,
+int ee_training_nearest(const ee_distances* distances, size_t begin, size_t end, const ee_codes* codes,
                         float* leads) {
   return Chosen().nearest(distances, begin, end, codes, leads);
 }
 
-int ee_training_rows(const ee_distances* distances, const ee_values* values, const int32_t* codes,
+int ee_training_rows(const ee_distances* distances, const ee_values* values, const ee_codes* codes,
                      size_t begin, size_t end, float* rows) {
   return Chosen().rows(distances, values, codes, begin, end, rows);
 }
 
-int ee_training_soft_backward(const ee_distances* distances, const ee_values* values, const int32_t* codes,
+int ee_training_soft_backward(const ee_distances* distances, const ee_values* values, const ee_codes* codes,
                               float temperature, const float* gradient, size_t begin, size_t end,
                               float* query_gradient, double* weights_gradient, double* values_gradient) {
   return Chosen().soft_backward(distances, values, codes, temperature, gradient, begin, end, query_gradient,
@@ -63,7 +63,7 @@ int ee_training_soft_backward(const ee_distances* distances, const ee_values* va
 }
 
 int ee_training_centroid_backward(const ee_distances* distances, const ee_values* values,
-                                  const int32_t* codes, const float* shares, size_t begin, size_t end,
+                                  const ee_codes* codes, const float* shares, size_t begin, size_t end,
                                   double* values_gradient) {
   return Chosen().centroid_backward(distances, values, codes, shares, begin, end, values_gradient);
 }

@@ -42,14 +42,19 @@ typedef struct {
   int32_t per_group;  // whether there are D of them
 } ee_values;
 
-// Codes of the largest r, int32 [D, B], the lowest of equals. `leads` [D, B]: how much larger it is than the
+typedef struct {
+  void* data;     // [D, B]: uint8, or int32
+  int32_t bytes;  // of each: 1, for K of up to 256, or 4
+} ee_codes;
+
+// Codes of the largest r, the lowest of equals. `leads` [D, B]: how much larger it is than the
 // second largest, infinite where K is 1; null: not wanted. Where r is not finite the code is any.
 EE_TRAINING_API int ee_training_nearest(const ee_distances* distances, size_t begin, size_t end,
-                                        int32_t* codes, float* leads);
+                                        const ee_codes* codes, float* leads);
 
-// The values of codes [D, B] as rows [B, D s]. Of `distances` B, D and K alone are read.
+// The values of codes as rows [B, D s]. Of `distances` B, D and K alone are read.
 EE_TRAINING_API int ee_training_rows(const ee_distances* distances, const ee_values* values,
-                                     const int32_t* codes, size_t begin, size_t end, float* rows);
+                                     const ee_codes* codes, size_t begin, size_t end, float* rows);
 
 // What queries [B, D w], weights and values learn from `gradient` [B, D s] of rows that pass the choice on
 // the way back, with p = softmax(r / temperature):
@@ -58,17 +63,17 @@ EE_TRAINING_API int ee_training_rows(const ee_distances* distances, const ee_val
 //     temperature
 //
 // The first is written, to `query_gradient`; the others are added to sums [D or 1, f, K] and [D or 1, K, s].
-// Values learn from the choice alone, `codes` [D, B].
+// Values learn from the choice alone, `codes`.
 EE_TRAINING_API int ee_training_soft_backward(const ee_distances* distances, const ee_values* values,
-                                              const int32_t* codes, float temperature, const float* gradient,
+                                              const ee_codes* codes, float temperature, const float* gradient,
                                               size_t begin, size_t end, float* query_gradient,
                                               double* weights_gradient, double* values_gradient);
 
 // What values learn from being near to the queries that chose them: 2 shares[b] (values[j, c] - q[b, j]), c
-// of `codes` [D, B], is added to `values_gradient` [D or 1, K, w]. The width of values is w; weights are not
+// of `codes`, is added to `values_gradient` [D or 1, K, w]. The width of values is w; weights are not
 // read.
 EE_TRAINING_API int ee_training_centroid_backward(const ee_distances* distances, const ee_values* values,
-                                                  const int32_t* codes, const float* shares, size_t begin,
+                                                  const ee_codes* codes, const float* shares, size_t begin,
                                                   size_t end, double* values_gradient);
 
 // Adds sum_b shares[b] x x^T to `products` [D, f, f], with x = features(q[b, j]) - origin[j]; weights are not

@@ -160,7 +160,7 @@ def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
 
     embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, variant="vq", distance_norm=False, init_scale=1.0)
     weights = embedding._distance_weights(embedding.query, torch.ones(N), False)
-    code = dpq.training_codes(embedding.query, weights, "euclidean").t()
+    code = dpq.training_codes(embedding.query, weights, "euclidean").t().long()
     chosen = embedding.value[torch.arange(3), code].detach()  # [N, 3, D / 3]
     wanted = torch.zeros_like(embedding.value)
     for group in range(3):
@@ -210,6 +210,18 @@ def test_mixed_precision(method):
     for dtype in (torch.float16, torch.float64):
         for training in (True, False):
             assert head.train(training)(torch.randn(2, D, dtype=dtype)).dtype == dtype
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("method", ["dpq-vq", "dpq-sx", "tt", "tr"])
+def test_autocast_leaves_the_type_of_hidden_states(method):
+    """However many blocks there are, in training as in eval mode."""
+    head, hidden = TiedOutput(make(method), bias=True), torch.randn(2, D)
+    without = head(hidden)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert head(hidden).dtype == torch.float32
+        torch.testing.assert_close(head(hidden), without, rtol=0, atol=2**-6 * float(without.detach().abs().max()))
+    assert head.eval()(hidden).dtype == torch.float32
 
 
 def test_a_parameter_stays_the_same_one():
