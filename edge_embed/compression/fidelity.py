@@ -8,7 +8,7 @@ w_i: how often row i comes up, or 1. A row of C that is zero where that of E is 
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines of the nearest 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are looked for: the mean is known to about .01 then
 _WORST = 10
+_TOGETHER = 1 << 13  # rows that all of the sample are multiplied with at a time
 _BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # of all rows, up to
 
 
@@ -52,30 +53,33 @@ def fidelity(
         raise BadInputError(f"packed: got {got}, expected [{n}, {dim}] as the dense table")
     weights = row_weights(counts, n, packed.padding_idx).numpy()
     neighbours = _Neighbours(table, stored, sample(n, _SAMPLE, seed=0).numpy())
-    squares, errors, cosines = np.empty((3, n))
+    energy = error = 0.0
+    cosines = np.empty(n)  # NaN where the dense row has no direction
 
-    def compared(place: slice) -> tuple[NDArray[np.float64], list[_Best]]:
+    def compared(place: slice) -> tuple[float, float, NDArray[np.float64], list[_Best]]:
         dense, rows = table.block(place), torch.from_numpy(stored.rows_float64(np.arange(place.start, place.stop)))
-        found = dense.square().sum(1), (rows - dense).square().sum(1), _cosines(dense, rows)
-        return torch.stack(found).numpy(), neighbours.of(place.start, dense, rows)
+        squares, counted = dense.square().sum(1), torch.from_numpy(weights[place])
+        found = _cosines(dense, rows).masked_fill(squares == 0, torch.nan).numpy()
+        off = (rows - dense).square().sum(1)
+        return float(counted @ squares), float(counted @ off), found, neighbours.of(place.start, dense, rows)
 
     places = list(table.places(n))
-    for place, (found, nearest) in zip(places, table.processes.each(places, compared), strict=True):
-        squares[place], errors[place], cosines[place] = found
+    for place, (length, off, found, nearest) in zip(places, table.processes.each(places, compared), strict=True):
+        energy += length
+        error += off
+        cosines[place] = found
         neighbours.add(nearest)
         on_block(place.stop)
 
     def summary() -> Fidelity:
-        energy = float(weights @ squares)
-        ids = np.flatnonzero(squares)  # of rows that have a direction
-        counted = weights[ids]
-        worst = ids[np.argsort(cosines[ids], kind="stable")[:_WORST]]
+        ids = np.flatnonzero(~np.isnan(cosines))
+        near, counted = cosines[ids], weights[ids]
         return Fidelity(
-            float(np.sqrt(weights @ errors / energy)) if energy else 0.0,
-            float(counted @ cosines[ids] / counted.sum()) if counted.any() else 1.0,
-            _bands(ids, cosines, None if counts is None else weights),
-            neighbours.share(squares),
-            tuple((int(row), float(cosines[row])) for row in worst),
+            float(np.sqrt(error / energy)) if energy else 0.0,
+            float(counted @ near / counted.sum()) if counted.any() else 1.0,
+            _bands(near, None if counts is None else counted),
+            neighbours.share(~np.isnan(cosines)),
+            tuple((int(ids[at]), float(near[at])) for at in _least(near, _WORST)),
             table.nbytes,
             stored.nbytes,
             sum(map(_zipped, stored.arrays().values())),
@@ -112,14 +116,20 @@ def _cosines(dense: Tensor, rows: Tensor) -> Tensor:
     return functional.cosine_similarity(dense, rows, eps=torch.finfo(torch.float64).tiny)
 
 
-def _bands(
-    ids: NDArray[np.int64], cosines: NDArray[np.float64], counts: NDArray[np.float64] | None
-) -> tuple[CosineBand, ...]:
-    if not len(ids):
+def _least(numbers: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Places of the least, rising, the first of equal ones first; to sort all would take as much memory again."""
+    if len(numbers) <= count:
+        return np.argsort(numbers, kind="stable")
+    few = np.flatnonzero(numbers <= np.partition(numbers, count - 1)[count - 1])
+    return few[np.argsort(numbers[few], kind="stable")[:count]]
+
+
+def _bands(cosines: NDArray[np.float64], counts: NDArray[np.float64] | None) -> tuple[CosineBand, ...]:
+    if not len(cosines):
         return ()
     if counts is None:
-        return (_band("all", cosines[ids]),)
-    order = ids[np.argsort(-counts[ids], kind="stable")]
+        return (_band("all", cosines),)
+    order = np.argsort(-counts, kind="stable")
     bands, begin = [], 0
     for name, share in _BANDS.items():
         end = int(np.ceil(share * len(order)))
@@ -146,36 +156,52 @@ class _Neighbours:
         self._sample = ids
         rows = table.rows(torch.from_numpy(ids)), torch.from_numpy(stored.rows_float64(ids))
         self._queries = [_directions(each) for each in rows]
-        none = torch.zeros(len(ids), 0), torch.zeros(len(ids), 0, dtype=torch.int64)
-        self._best = [none, none]
+        self._best = [self._none()] * 2
 
     def of(self, begin: int, *blocks: Tensor) -> list[_Best]:
         """The nearest among the rows of both tables from ``begin`` on, [B, d] each."""
+        best = [self._none()] * len(blocks)
+        for first in range(0, len(blocks[0]), _TOGETHER):
+            some = [block[first : first + _TOGETHER] for block in blocks]
+            best = self._nearer(best, self._of_few(begin + first, *some))
+        return [(values.numpy(), ids.numpy()) for values, ids in best]
+
+    def _of_few(self, begin: int, *blocks: Tensor) -> list[tuple[Tensor, Tensor]]:
         own = np.flatnonzero((self._sample >= begin) & (self._sample < begin + len(blocks[0])))
         found = []
         for queries, block in zip(self._queries, blocks, strict=True):
             scores = queries @ _directions(block).T  # [Q, B]
             scores[own, self._sample[own] - begin] = -torch.inf
             values, places = _largest(scores)
-            found.append((values.numpy(), (places + begin).numpy()))
+            found.append((values, places + begin))
         return found
+
+    def _none(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros(len(self._sample), 0), torch.zeros(len(self._sample), 0, dtype=torch.int64)
+
+    @staticmethod
+    def _nearer(*found: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+        """The nearest of what was found in different rows, of each table."""
+        best = []
+        for of_table in zip(*found, strict=True):
+            values, ids = (torch.cat(each, 1) for each in zip(*of_table, strict=True))
+            values, places = _largest(values)
+            best.append((values, ids.gather(1, places)))
+        return best
 
     def add(self, nearest: list[_Best]) -> None:
         """Those of one more block."""
-        for at, new in enumerate(nearest):
-            pairs = zip(self._best[at], map(torch.from_numpy, new), strict=True)
-            values, ids = (torch.cat(pair, 1) for pair in pairs)
-            values, places = _largest(values)
-            self._best[at] = values, ids.gather(1, places)
+        new = [(torch.from_numpy(values), torch.from_numpy(ids)) for values, ids in nearest]
+        self._best = self._nearer(self._best, new)
 
-    def share(self, squares: NDArray[np.float64]) -> float | None:
+    def share(self, directed: NDArray[np.bool_]) -> float | None:
         """Of the nearest rows those that are the same, over the rows of the sample that have a direction.
 
         Args:
-            squares: of the lengths of the rows of the dense table, [n].
+            directed: which rows of the dense table have one, [n].
         """
-        asked = np.flatnonzero(squares[self._sample])
-        if not len(asked) or np.count_nonzero(squares) <= _NEIGHBOURS:
+        asked = np.flatnonzero(directed[self._sample])
+        if not len(asked) or np.count_nonzero(directed) <= _NEIGHBOURS:
             return None
         near = (ids.numpy()[asked] for _, ids in self._best)
         return float(np.mean([len(np.intersect1d(*both)) / _NEIGHBOURS for both in zip(*near, strict=True)]))

@@ -390,7 +390,7 @@ def is_number(value: object) -> TypeGuard[float]:
 def checked_counts(counts: object) -> Tensor:
     """How often each token comes up, as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
     try:
-        given = torch.as_tensor(counts)
+        given = torch.as_tensor(counts).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
     if given.is_complex() or given.ndim != 1 or not len(given):

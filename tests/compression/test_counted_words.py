@@ -1,41 +1,30 @@
 """What counts bring to trains and rings of a real table: the figures of the README."""
 
-import os
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression import tr, tt
 from edge_embed.layers.tt import TTEmbedding
 
-DATA = os.environ.get("EDGE_EMBED_DATA")
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-
-pytestmark = pytest.mark.skipif(
-    DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)"
-)
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tensor, Tensor]:
-    """The input table of a language model, float32 [10000, 100], and how often WikiText-2 has each of its words."""
-    folder = tmp_path_factory.mktemp("data")
-    for name in ("ptb-rnnlm", "wikitext2-valtest"):
-        with tarfile.open(Path(DATA or "") / f"{name}.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
-    names = (folder / "ptb-rnnlm" / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").splitlines()
+def words(data: Path, tables: dict[str, NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
+    """The input table, and how often WikiText-2 has each of its words."""
+    names = (data / "ptb-rnnlm" / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").splitlines()
     ids, counts = {name: at for at, name in enumerate(names)}, torch.zeros(len(names))
     for part in ("valid", "test"):
-        text = (folder / "wikitext2-valtest" / f"wiki.{part}.txt").read_text(encoding="utf-8")
+        text = (data / "wikitext2-valtest" / f"wiki.{part}.txt").read_text(encoding="utf-8")
         found = torch.tensor([ids.get(word, ids["<unk>"]) for word in text.lower().split()])
         counts += found.bincount(minlength=len(names))
-    with np.load(folder / "ptb-rnnlm" / "ptb_rnnlm_100.npz") as arrays:
-        return torch.tensor(arrays["embed"], dtype=torch.float32), counts
+    return torch.from_numpy(tables["input"]), counts
 
 
 def error(layer: TTEmbedding, rows: Tensor, weights: Tensor) -> float:

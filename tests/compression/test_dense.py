@@ -94,3 +94,9 @@ def test_a_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
 def test_what_is_no_table_is_refused(weight, message):
     with pytest.raises(BadInputError, match=message):
         tt.fit(weight, 3)
+
+
+def test_counts_may_be_those_of_a_graph():
+    """Made of the weight of a layer, for one."""
+    counts = torch.nn.Parameter(torch.rand(30)) * 2
+    assert torch.equal(dense.row_weights(counts, 30, None), dense.row_weights(counts.detach(), 30, None))

@@ -1,9 +1,5 @@
 """Why there are no residual codes: `opq` comes nearer to real tables, at equal bytes."""
 
-import os
-import tarfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -13,23 +9,7 @@ from edge_embed.compression import opq
 
 faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
-DATA = os.environ.get("EDGE_EMBED_DATA")
 NUM_CODES = 16
-
-pytestmark = pytest.mark.skipif(
-    DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)"
-)
-
-
-@pytest.fixture(scope="module")
-def tables() -> dict[str, NDArray[np.float32]]:
-    """Input and output table of a language model, [10000, 100]."""
-    with tarfile.open(Path(DATA or "") / "ptb-rnnlm.tar.xz") as archive:
-        stored = archive.extractfile("ptb-rnnlm/ptb_rnnlm_100.npz")
-        assert stored is not None
-        with np.load(stored) as arrays:
-            of_words = {"input": arrays["embed"], "output": arrays["affine_W"].T}
-    return {name: np.ascontiguousarray(table, dtype=np.float32) for name, table in of_words.items()}
 
 
 def cosine(found: NDArray[np.float32], rows: NDArray[np.float32]) -> float:

@@ -1,0 +1,60 @@
+"""Product quantisation of real tables, beside that of faiss, and what learning on from rows alone brings."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+import edge_embed
+from edge_embed.compression import dpq
+
+faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
+
+Tables = dict[str, NDArray[np.float32]]
+
+
+def nearness(found: Tensor, rows: Tensor) -> tuple[float, float]:
+    """Mean cosine and relative error."""
+    found, rows = found.double(), rows.double()
+    return float(functional.cosine_similarity(found, rows).mean()), float((found - rows).norm() / rows.norm())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["input", "output"])
+@pytest.mark.parametrize(("num_codes", "num_groups"), [(16, 25), (16, 50), (256, 25)])
+def test_it_is_as_near_as_the_product_quantiser_of_faiss(
+    tables: Tables, name: str, num_codes: int, num_groups: int
+) -> None:
+    """As that is by itself, of as many bytes."""
+    rows = torch.from_numpy(tables[name])
+    quantiser = faiss.ProductQuantizer(rows.shape[1], num_groups, num_codes.bit_length() - 1)
+    quantiser.train(tables[name])
+    theirs = nearness(torch.from_numpy(quantiser.decode(quantiser.compute_codes(tables[name]))), rows)
+    ours = nearness(dpq.fit(rows, num_codes, num_groups).eval()(torch.arange(len(rows))), rows)
+    assert ours[0] >= theirs[0] - 1e-4
+    assert ours[1] < theirs[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [("dpq", {"num_codes": 16, "num_groups": 25}), ("low_rank", {"rank": 8}), ("tt", {"rank": 16})],
+)
+@pytest.mark.parametrize("rate", [1e-4, 1e-3])
+def test_rows_alone_teach_nothing(tables: Tables, method: str, sizes: dict[str, int], rate: float) -> None:
+    """A fit is where the squared error is least, or very nearly: distil through a model, or on its task."""
+    rows = torch.from_numpy(tables["input"])
+    model = nn.Sequential(nn.Embedding.from_pretrained(rows))
+    layer = edge_embed.compress(model, method, trainable=True, **sizes)[0][0]
+    ids = torch.arange(len(rows))
+    before = nearness(layer.eval()(ids).detach(), rows)
+    optimizer = torch.optim.Adam(layer.train().parameters(), lr=rate)
+    torch.manual_seed(0)
+    for _ in range(10):
+        for some in torch.randperm(len(rows)).split(500):
+            optimizer.zero_grad()
+            functional.mse_loss(layer(some), rows[some]).backward()
+            optimizer.step()
+    after = nearness(layer.eval()(ids).detach(), rows)
+    assert after[1] > before[1] - 0.002
