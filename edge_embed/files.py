@@ -150,11 +150,16 @@ def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], forc
 
     Raises:
         BadInputError: an output has no name, is read too, or as for `check_target`.
+        OutputError: its folder is not one to write to.
     """
     if not outputs[0].name:
         raise BadInputError(f"{str(outputs[0])!r}: is no name of a file: add one to the path")
     keep_inputs(outputs, inputs)
     check_target(outputs[0], force)
+    parent = outputs[0].absolute().parent
+    with output_errors(outputs[0], within=parent):
+        if not os.access(parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
 
 
 def check_once(outputs: Mapping[str, Path]) -> None:

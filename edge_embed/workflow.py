@@ -206,6 +206,11 @@ def compress(
         ParityError: if a table cannot be as near as wanted.
         OutputError: if the file cannot be written; nothing partial is left.
     """
+    if not isinstance(model, nn.Module | Program | str | PathLike):
+        expected = "expected a module, the path of a file, or a program: load weights into their module"
+        raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
+    if not isinstance(checkpoint, str | PathLike | None):
+        raise BadInputError(f"checkpoint: got {checkpoint!r:.80}, expected the path of a folder")
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
     plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)

@@ -254,3 +254,43 @@ def test_a_disk_that_fills_is_told_and_leaves_nothing(saved: Path, tmp_path: Pat
     assert "small.pt: cannot be written: File too large; choose an output path" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", [("--ratio", 4), ("--method", "ant", "--num-anchors", 8, "--nonzeros", 2)])
+def test_rows_of_zeros_are_saved(options: tuple[object, ...], tmp_path: Path) -> None:
+    """As sparse codes they have no number at all."""
+    model = nn.Sequential(nn.Embedding.from_pretrained(torch.zeros(500, 32)), nn.Linear(32, 2))
+    saved = edge_embed.save(model, tmp_path / "zeros.pt", torch.tensor([[1, 2]]))
+    result = run("compress", saved, "-o", tmp_path / "small.pt", *options)
+    assert result.exit_code == 0, result.output
+    (table,) = edge_embed.lower(tmp_path / "small.pt").tables.values()
+    assert not table.rows(np.arange(500)).any()
+
+
+def test_a_budget_may_be_a_number_of_bytes(saved: Path, tmp_path: Path) -> None:
+    assert run("compress", saved, "-o", tmp_path / "small.pt", "--method", "rows", "--budget", 9000).exit_code == 0
+    (table,) = edge_embed.lower(tmp_path / "small.pt").tables.values()
+    assert table.nbytes <= 9000
+
+
+def test_one_path_is_not_output_and_checkpoint(saved: Path, tmp_path: Path) -> None:
+    result = run("compress", saved, "-o", tmp_path / "x", "--ratio", 4, "--checkpoint", tmp_path / "x")
+    assert result.exit_code == 2
+    assert "is named for two outputs" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": {"words.weight": torch.ones(3, 2)}}, "model: got a dict, expected a module, the path of a file"),
+        ({"model": torch.ones(3, 2)}, "model: got a Tensor"),
+        ({"model": None}, "model: got a NoneType"),
+        ({"counts": {0: torch.ones(400)}}, r"counts: got \{0: .*, expected names of tables"),
+        ({"modules": 5}, "modules: got 5, expected names of tables"),
+        ({"checkpoint": 3}, "checkpoint: got 3, expected the path of a folder"),
+    ],
+)
+def test_what_is_none_of_what_python_takes(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        edge_embed.compress(**{"model": Tagger(), "method": "dpq", "ratio": 4, **arguments})  # type: ignore[call-overload]

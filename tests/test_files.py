@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from edge_embed.errors import BadInputError, OutputError
-from edge_embed.files import new_file, new_files
+from edge_embed.files import check_output, new_file, new_files
 
 
 def nothing() -> None:
@@ -215,6 +215,14 @@ def test_a_really_full_disk(tiny_disk: Path) -> None:
     assert target.read_bytes() == b"old"
     assert names(tiny_disk) == ["model.pt"]
     write(target, bytes(40_000), force=True)  # the half file gave its space back
+
+
+def test_a_folder_one_may_not_write_to_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(
+        OutputError, match="cannot be written: Permission denied; choose an output path you may write to"
+    ):
+        check_output([tmp_path / "out"], [], False)
 
 
 def test_a_directory_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from edge_embed.bench.compressors import TASKS, Case, Compress, Compressor, Made
 from edge_embed.bench.run import Progress, load, torch_threads, versions
 from edge_embed.bench.tables import LeftOutError
 from edge_embed.compression.fidelity import nearness
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, one_line
 from edge_embed.report.bench_compress import CompressBench, Compressed, CompressMeasurement
 from edge_embed.validation.machine import machine
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
@@ -93,7 +93,12 @@ def _measured(name: str, case: Case, task: Task, rounds: int, random: np.random.
         except LeftOutError as error:
             reasons[one.name] = str(error)
     with _threads(case.threads):  # of all libraries, which are loaded by now
-        calls = {one: _Calls(compress) for one, compress in contenders.items()}
+        calls = {task.ours.name: _Calls(contenders.pop(task.ours.name))}
+        for peer, compress in contenders.items():
+            try:
+                calls[peer] = _Calls(compress)
+            except Exception as error:  # of another library, which may raise anything
+                reasons[peer] = f"it failed: {one_line(error)}"
         times = time_rounds(calls, lambda: (), rounds, 0, random, cpu_clock=time.process_time_ns)
 
     def figure(one: Compressor) -> Compressed:

@@ -93,18 +93,24 @@ class CompressGrid:
             BadInputError: if sizes do not fit the table.
         """
         found = []
-        for method in self.method:
+        for method in dict.fromkeys(self.method):
             names = _SIZES[method]
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
             for sizes in product(*values):
-                _check_sizes(n, dict(zip(names, sizes, strict=True)))
+                _check_sizes(n, dim, dict(zip(names, sizes, strict=True)))
                 found.append(Setting(method, dict(zip(names.values(), sizes, strict=True))))
                 if method == "dpq":
                     dpq.without_numbers(n, dim, *sizes)  # refused now, not after minutes
         return found
 
 
-def _check_sizes(n: int, sizes: Mapping[str, int]) -> None:
+def _check_sizes(n: int, dim: int, sizes: Mapping[str, int]) -> None:
+    if "groups" in sizes and dim % sizes["groups"]:
+        expected = f"expected a number that divides the {dim} columns"
+        raise BadInputError(f"groups: got {sizes['groups']}, {expected}: give --groups, by default a quarter of them")
+    if sizes.get("rank", 0) > min(n, dim):
+        expected = f"expected at most {min(n, dim)}, the lesser of rows and columns"
+        raise BadInputError(f"rank: got {sizes['rank']}, {expected}: give less")
     for name in ("codes", "anchors"):
         if sizes.get(name, 0) > n:
             remedy = "give fewer, or a table of more rows"

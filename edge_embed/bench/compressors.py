@@ -240,7 +240,7 @@ def _sklearn(case: Case) -> Compress:
             max_iter=_TURNS,
             transform_algorithm="omp",
             transform_n_nonzero_coefs=case["nonzeros"],
-            random_state=case.seed,
+            random_state=case.seed % 2**32,  # it takes no more
         )
         weights = learning.fit(case.weight).transform(case.weight)
         return Made(shape.nbytes, lambda: weights @ learning.components_)

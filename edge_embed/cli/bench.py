@@ -64,6 +64,8 @@ def bench(
     uses = [word.strip() for word in (given["use"] or "").split(",")]
     if USE in uses and len(uses) > 1:
         raise BadInputError(f"use: got {given['use']!r:.80}, expected {USE} alone: run once for each")
+    if force and USE in uses:
+        raise BadInputError(f"force: got it beside --use {USE}, which draws no plots: leave it out")
     told = [*load.given, *(["--module"] if modules else [])]
     if told and (file is None or USE not in uses):
         raise BadInputError(f"{', '.join(told)}: got a value that is for the dense tables of a file, with --use {USE}")

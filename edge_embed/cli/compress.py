@@ -76,14 +76,17 @@ def compress(
     """
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
+    from edge_embed.files import check_once
     from edge_embed.report.compressed_tables import shown
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
+    check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
     drawn = plot if Processes(group).is_first else None
     with out.progress() as progress, _drawing(drawn, force, model, given["output"]) as draw:
         counts = _counts(counted)
-        wanted |= {"budget": budget, "counts": counts, "force": force, "progress": progress, "group": group}
+        most = int(budget) if budget is not None and budget.isdecimal() else budget
+        wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)

@@ -9,6 +9,7 @@ are right in the mean. Sub-vectors have their mean taken off, because faiss comp
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
+from edge_embed.compression.kept import Kept
 from edge_embed.compression.processes import Arrays
 from edge_embed.errors import BadInputError
 
@@ -28,6 +30,7 @@ ITERATIONS = 50
 # Of a million rows, K = 256: 65,536 leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
+_PARTS = 8  # of all groups, each of which is kept when it is finished
 _SAMPLE_NUMBERS = 1 << 28  # 1 GiB; more only where d is too large for two rows a code
 _LEAST_WEIGHT = 1e-30  # of the mean one: faiss divides by sums of weights in float32
 
@@ -59,6 +62,7 @@ def find_centroids(
     shared: bool,
     runs: int,
     seed: int,
+    kept: Kept,
 ) -> Tensor:
     """Centroids of each group of columns, or of all groups together.
 
@@ -71,6 +75,7 @@ def find_centroids(
         shared: one set of centroids for all groups.
         runs: of k-means, the best of which is taken.
         seed: at least 0.
+        kept: those of some groups that are finished.
 
     Returns:
         float32 [D, K, s], or [1, K, s] when shared, of rows times ``scale``. Where there are at most K different
@@ -94,7 +99,11 @@ def find_centroids(
         with fast_search(), _workers(len(groups)) as pool:
             return {"value": np.stack(list(pool.map(of_group, groups)))}
 
-    return torch.from_numpy(table.processes.joined(range(tables), of_groups)["value"])
+    step = max(-(-tables // _PARTS), torch.get_num_threads() * table.processes.size)
+    parts = [range(begin, min(begin + step, tables)) for begin in range(0, tables, step)]
+    joined = table.processes.joined
+    found = [kept(f"centroids {part.start}", partial(joined, part, of_groups))["value"] for part in parts]
+    return torch.from_numpy(np.concatenate(found))
 
 
 def _sample(

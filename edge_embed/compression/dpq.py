@@ -18,7 +18,7 @@ from edge_embed.compression.centroids import check_faiss, find_centroids
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.nearest import packed_codes
-from edge_embed.compression.processes import ALONE, Arrays, Processes
+from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
@@ -87,12 +87,7 @@ def fit(
     table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
-
-    def find() -> Arrays:
-        found = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed)
-        return {"value": found.numpy()}
-
-    value = torch.from_numpy(kept("centroids", find)["value"])
+    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed, kept)
     if trainable:
         return _trainable(layer, table, value, on_block)
     codes = packed_codes(table, scale, value, num_groups, kept, on_block)

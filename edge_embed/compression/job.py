@@ -42,6 +42,9 @@ class Job:
         if not isinstance(self.counts, Mapping):
             got = f"counts: got a {type(self.counts).__name__}"
             raise BadInputError(f"{got}, expected a mapping, by the name of a table")
+        for what, names in (("modules", self.names), ("counts", self.counts)):
+            if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+                raise BadInputError(f"{what}: got {names!r:.80}, expected names of tables")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """The same, where tables may be called by these names too: the name that each stands for."""

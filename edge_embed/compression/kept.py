@@ -19,9 +19,10 @@ from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.files import new_file, output_errors
-from edge_embed.packed.container import opened, write
+from edge_embed.packed.container import opened, sha256, write
 
 _PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
+_DIGEST = "sha256"  # of a part, in the metadata of its file
 
 
 class Kept:
@@ -101,12 +102,20 @@ def _make(folder: Path) -> None:
 
 def _write(path: Path, made: Arrays) -> None:
     with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
-        write(temporary, made, {})
+        write(temporary, made, {_DIGEST: _digest(made)})
 
 
 def _read(path: Path) -> Arrays:
     try:
         with opened(str(path)) as file:
-            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
+            written = (file.metadata() or {}).get(_DIGEST)
+        if written != _digest(arrays):
+            raise BadInputError("is damaged: its numbers are not those that were written")
     except (OSError, BadInputError) as error:
         raise BadInputError(f"{path}: {error}: delete it, and begin again") from error
+    return arrays
+
+
+def _digest(arrays: Arrays) -> str:
+    return hashlib.sha256(repr([(name, sha256(arrays[name])) for name in sorted(arrays)]).encode()).hexdigest()

@@ -18,6 +18,7 @@ from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.compression.setting import ROTATING, OnBlock, Setting, check_learns, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import is_number
+from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.report.compressed import CompressedTable, Trial
 from edge_embed.report.fidelity import Fidelity
 
@@ -113,7 +114,26 @@ def compress_tables(
     if strange := counts.keys() - {table.name for table in wanted}:
         known = ", ".join(table.name for table in wanted)
         raise BadInputError(f"counts: got some for {', '.join(sorted(strange))}, expected names among {known}")
-    plan = plan.for_tables(wanted)
+    try:
+        return _each(tables, counts, plan.for_tables(wanted), kept, progress, processes)
+    except ParityError:
+        if plan.budget is None:
+            raise
+        # Of one ratio for all some table is not near enough; perhaps others need fewer bytes than they have.
+        layers, reports = _each(tables, counts, replace(plan, budget=None), kept, progress, processes)
+        if sum(report.fidelity.packed_bytes for report in reports if report.fidelity) > plan.budget:
+            raise
+        return layers, reports
+
+
+def _each(
+    tables: Sequence[FoundTable],
+    counts: Mapping[str, Tensor],
+    plan: Plan,
+    kept: Kept,
+    progress: Progress,
+    processes: Processes,
+) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
     layers, reports, left_out = {}, list[CompressedTable](), tuple[str, ...]()
     for table in tables:
         if table.reason:
@@ -189,13 +209,26 @@ def _settings(
     if table.rotates != "folded":  # a product for each row takes time: only who asks for it gets one
         left_out = {*left_out, *ROTATING}
     if plan.options:
-        return [setting_of(plan.method, plan.options)], ()
+        setting = setting_of(plan.method, plan.options)
+        _check_anchors(setting, table.weight)
+        return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, counts
     search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=max(1, int(table.weight.nbytes / plan.ratio))))
     return search.run(Goal(min_cosine=plan.min_cosine))
+
+
+def _check_anchors(setting: Setting, weight: Tensor) -> None:
+    """Refuse more anchors than memory may hold before they are made: no table gets smaller by them."""
+    num_anchors = setting.options.get("num_anchors", 0)
+    nbytes = num_anchors * weight.shape[1] * FLOAT_BYTES.get(setting.stored.get("value_type", "float32"), 4)
+    if nbytes >= weight.nbytes:
+        raise SizeError(
+            f"{setting.method} {setting}: its anchors take {nbytes:,} bytes, no less than the {weight.nbytes:,} of the "
+            "dense table: use fewer"
+        )
 
 
 def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:

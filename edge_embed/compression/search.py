@@ -4,6 +4,7 @@ Settings are tried in draft, on the table itself or on a sample of its rows, and
 cosine and relative error as in `edge_embed.compression.fidelity`, which measures all rows of the one that is chosen.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -25,6 +26,7 @@ AUTO = "auto"
 _FITTED = 1 << 15  # rows
 _MEASURED = 10_000  # rows: the mean cosine of others differs by a few thousandths at most
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_FINER = 2  # times that the last two of them are halved, where one serves and the next does not
 _AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
 _FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
 _NEED_ALL = ("tt", "tr")  # of a train or ring that is fitted to some rows no other rows come
@@ -122,13 +124,13 @@ class Search:
                 self._try_within(nbytes, self._methods)
         else:
             middle = int(self._dense_bytes / _RATIOS[len(_RATIOS) // 2])
-            self._total = len(_RATIOS).bit_length() * len(self._within(middle, self._methods))
+            self._total = (len(_RATIOS).bit_length() + _FINER) * len(self._within(middle, self._methods))
             for method in self._methods:
                 self._bisect(goal, method)
         trials = tuple(sorted(self._trials.values(), key=lambda trial: trial.nbytes))
         serving = [trial for trial in trials if goal.is_met(trial)]
         if goal.nbytes is not None:
-            serving.sort(key=lambda trial: -trial.mean_cosine)
+            serving.sort(key=lambda trial: -round(trial.mean_cosine, 6))  # of equal ones the smallest
         if not serving:
             self._refuse(goal, trials)
         return [self._settings[trial.method, trial.setting] for trial in serving], trials
@@ -147,14 +149,23 @@ class Search:
 
     def _bisect(self, goal: Goal, method: str) -> None:
         """Find the largest ratio at which a method still serves: what it loses grows with the ratio."""
+
+        def serves(ratio: float) -> bool:
+            return any(map(goal.is_met, self._try_within(int(self._dense_bytes / ratio), [method])))
+
         low, high = 0, len(_RATIOS)
         while low < high:
             middle = (low + high) // 2
-            trials = self._try_within(int(self._dense_bytes / _RATIOS[middle]), [method])
-            if any(map(goal.is_met, trials)):
+            if serves(_RATIOS[middle]):
                 low = middle + 1
             else:
                 high = middle
+        if not 0 < low < len(_RATIOS):
+            return
+        served, missed = float(_RATIOS[low - 1]), float(_RATIOS[low])
+        for _ in range(_FINER):
+            between = math.sqrt(served * missed)
+            served, missed = (between, missed) if serves(between) else (served, between)
 
     def _try_within(self, nbytes: int, methods: Iterable[str]) -> list[Trial]:
         return [self._try(setting) for setting in self._within(nbytes, methods)]

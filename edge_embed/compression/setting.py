@@ -31,6 +31,7 @@ _ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer 
 _DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
+_LEAST_RATIO = 1.001  # of trains and rings: more bytes than the table takes are for nothing
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
 
 OnBlock = Callable[[int], None]
@@ -168,7 +169,9 @@ def _decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding
 
 def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, int, str], Iterator[Setting]]:
     def within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
-        ratio = n * dim * FLOAT_BYTES[value_type] / nbytes
+        if nbytes <= 0:
+            return
+        ratio = max(_LEAST_RATIO, n * dim * FLOAT_BYTES[value_type] / nbytes)
         with suppress(BadInputError):  # no rank has it
             rank = max(layer(n, dim, ratio=ratio, device="meta").ranks)
             yield Setting(method, {"rank": rank}, {"value_type": value_type})

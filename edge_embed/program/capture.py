@@ -73,8 +73,18 @@ def write_archive(
         "dimensions": dimension_names or _chosen_names(model, args, kwargs, dynamic_shapes, program),
         "outputs": _output_names(program) if output_names is None else list(output_names),
     }
+    _own_empty(program)
     with _torch_quiet():
         torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})
+
+
+def _own_empty(program: ExportedProgram) -> None:
+    """Give tensors without numbers a memory of their own: torch 2.13 fails to save those that are part of another's."""
+    for tensors in (program.state_dict, program.constants):
+        for name, tensor in tensors.items():
+            if isinstance(tensor, Tensor) and not tensor.numel():
+                own = tensor.detach().new_empty(tensor.shape)
+                tensors[name] = nn.Parameter(own, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else own
 
 
 @contextmanager

@@ -33,10 +33,10 @@ inline Value SquareRoot(Value a) {
   const double root = std::sqrt(a.exact);
   return Rounded(root, root - std::sqrt(std::fmax(a.exact - a.error, 0)));
 }
-// Within two units in the last place, four roundings; e^-87 is as small as it gets.
+// Within two units in the last place, four roundings; 2^-100 is as small as it gets.
 inline Value Exponential(Value a) {
   const double power = std::exp(a.exact), error = power * std::expm1(a.error);
-  return {power, error + 4 * kUnit * (power + error) + 0x1p-125};
+  return {power, error + 4 * kUnit * (power + error) + 0x1p-99};
 }
 
 class Total {

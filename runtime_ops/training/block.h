@@ -184,25 +184,31 @@ __attribute__((always_inline)) inline void Tile(const float* left, size_t rows, 
   }
 }
 
-// left [n, rows] and right [n, columns] -> product [columns, rows].
-inline void Multiply(const float* left, size_t rows, const float* right, size_t columns, size_t n,
-                     float* product) {
+// left [n, rows] and the first `count` columns of right [n, columns] -> product [count, rows].
+inline void MultiplyTo(size_t count, const float* left, size_t rows, const float* right, size_t columns,
+                       size_t n, float* product) {
   for (size_t row = 0; row < rows; row += kTogether) {
     const auto store = [&](size_t column, const Floats(&sums)[kVectors]) {
       for (size_t v = 0; v < kVectors; ++v) StoreFloats(sums[v], product + column * rows + row + v * kLanes);
     };
     size_t column = 0;
-    for (; column + kColumns <= columns; column += kColumns) {
+    for (; column + kColumns <= count; column += kColumns) {
       Floats sums[kColumns][kVectors];
       Tile(left, rows, row, right, columns, column, n, sums);
       for (size_t c = 0; c < kColumns; ++c) store(column + c, sums[c]);
     }
-    for (; column < columns; ++column) {
+    for (; column < count; ++column) {
       Floats sums[1][kVectors];
       Tile(left, rows, row, right, columns, column, n, sums);
       store(column, sums[0]);
     }
   }
+}
+
+// The same with all columns.
+inline void Multiply(const float* left, size_t rows, const float* right, size_t columns, size_t n,
+                     float* product) {
+  MultiplyTo(columns, left, rows, right, columns, n, product);
 }
 
 inline double Sum(Floats vector) {

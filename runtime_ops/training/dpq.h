@@ -182,29 +182,27 @@ int Rows(const ee_distances* given, const ee_values* values, const ee_codes* cod
   return 0;
 }
 
-// e^x of numbers up to 0, within 2 units in the last place; 0 or almost where it would be less than the least
-// float. 2^n e^y with y = x - n ln 2, at most ln 2 / 2; e^y by its Taylor series, whose next term is below
-// 2^-24.
-inline Floats Exponential(Floats x) {
-  constexpr float kLeast = -87.0F, kLog2E = 1.44269504F, kHigh = 0.693359375F, kLow = -2.12194440e-4F;
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
-  x = x < kLeast ? Broadcast(kLeast) : x;
-  const Floats shifted = x * kLog2E + kShift, n = shifted - kShift, y = x - n * kHigh - n * kLow;
-  Floats sum = y * (1.0F / 5040) + 1.0F / 720;
-  sum = sum * y + 1.0F / 120;
-  sum = sum * y + 1.0F / 24;
-  sum = sum * y + 1.0F / 6;
-  sum = sum * y + 0.5F;
+// 2^(rate x) of numbers x up to 0, within 2 units in the last place but for the rounding of rate x; no less
+// than 2^-100, as products of numbers near the least float take a hundred times as long. It is 2^n 2^y with y
+// of 1/2 at most; 2^y by the polynomial of degree 5 whose largest relative error is least, 1.6 * 2^-24.
+inline Floats PowerOfTwo(Floats x, float rate) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, its last bits are n
+  const Floats least = Broadcast(-100 / rate);
+  x = least > x ? least : x;
+  const Floats shifted = x * rate + kShift, y = x * rate - (shifted - kShift);
+  Floats sum = y * 0.001326472731F + 0.009671512991F;
+  sum = sum * y + 0.05550733581F;
+  sum = sum * y + 0.2402224243F;
+  sum = sum * y + 0.6931470037F;
   sum = sum * y + 1.0F;
-  sum = sum * y + 1.0F;
-  const Integers power = ((Integers)shifted - (Integers)Broadcast(kShift) + 127) << 23;
-  return sum * (Floats)power;
+  return (Floats)((Words)sum + ((Words)shifted << 23));
 }
 
 // Distances [K, rows] become what they learn, with `of_choice` [K, rows].
 inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num_codes, size_t rows,
                             float temperature) {
-  const float rate = 1 / temperature;
+  const float rate =
+      static_cast<float>(1.4426950408889634 / static_cast<double>(temperature));  // log2(e) / t
   for (size_t row = 0; row < rows; row += kLanes) {
     Floats largest = LoadFloats(distances + row);
     for (size_t k = 1; k < num_codes; ++k) {
@@ -214,17 +212,16 @@ inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num
     Floats total{}, learned{};
     for (size_t k = 0; k < num_codes; ++k) {
       float* distance = distances + k * rows + row;
-      const Floats part = Exponential((LoadFloats(distance) - largest) * rate);
+      const Floats part = PowerOfTwo(LoadFloats(distance) - largest, rate);
       total += part;
       learned += part * LoadFloats(of_choice + k * rows + row);
       StoreFloats(part, distance);
     }
-    learned /= total;
-    const Floats share = rate / total;
+    const Floats share = 1 / (total * temperature), mean = learned / total * share;
     for (size_t k = 0; k < num_codes; ++k) {
       float* distance = distances + k * rows + row;
-      StoreFloats(LoadFloats(distance) * share * (LoadFloats(of_choice + k * rows + row) - learned),
-                  distance);
+      const Floats choice = LoadFloats(of_choice + k * rows + row);
+      StoreFloats(LoadFloats(distance) * (choice * share - mean), distance);
     }
   }
 }
@@ -274,7 +271,7 @@ int SoftBackward(const ee_distances* given, const ee_values* values, const ee_co
       Multiply(features, rows, weights, num_codes, n, learned);
       Multiply(gradient_of_rows + group * width * rows, rows, values_turned, num_codes, width, of_choice);
       SoftmaxBackward(learned, of_choice, num_codes, rows, temperature);
-      Multiply(learned, rows, weights_turned, n, num_codes, of_features);
+      MultiplyTo(n - 1, learned, rows, weights_turned, n, num_codes, of_features);  // not for the feature 1
       AddProducts(features, n, learned, num_codes, rows,
                   weights_gradient + (distances.per_group != 0 ? group * n * num_codes : 0));
       FeaturesBackward(distances, rows, features, block.InverseOf(group), of_features);

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,3 +241,35 @@ def test_a_model_without_a_dense_table_is_refused(tmp_path):
     result = run(tmp_path / "model.pt")
     assert result.exit_code == 2
     assert "no table to compress: there is no dense one that rows are looked up of" in " ".join(result.stderr.split())
+
+
+def test_a_library_that_fails_is_left_out(monkeypatch):
+    """scipy finds no singular values of zeros."""
+    subject = replace(random_subject(0, 300, 16), make=lambda: np.zeros((300, 16), np.float32))
+    (found,) = bench_compress(replace(TINY, method=("low_rank",)), Path("zeros"), [subject]).measurements
+    reasons = {one.name: one.reason for one in found.peers}
+    assert "it failed: " in reasons["scipy svds"]
+    assert not reasons["numpy SVD"]
+
+
+def test_seeds_that_a_library_does_not_take_are_cut():
+    (found,) = bench_compress(replace(TINY, method=("ant",), seed=2**32 + 5)).measurements
+    assert not found.peers[0].reason
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--method", "low_rank", "--rank", "17"], "rank: got 17, expected at most 16"),
+        (["--method", "dpq", "--dim", "17"], "groups: got 4, expected a number that divides the 17 columns"),
+        (["--method", "tt", "--force"], "force: got it beside --use compress"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(given, message):
+    result = run("--rows", "300", *(["--dim", "16"] if "--dim" not in given else []), *given)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_a_method_named_twice_is_measured_once():
+    assert len(bench_compress(replace(TINY, method=("tt", "tt"))).measurements) == 1

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.compression import ant, dense, dpq
+from edge_embed.compression import ant, centroids, dense, dpq
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.errors import BadInputError, OutputError
@@ -157,4 +157,35 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert begin("whole.pt").wait() == 0
     tables = [edge_embed.lower(tmp_path / name).tables for name in ("resumed.pt", "whole.pt")]
     resumed, whole = (found["0"].tensors() for found in tables)
+    assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
+
+
+def test_other_numbers_than_were_written_are_no_part(tmp_path: Path) -> None:
+    Kept(tmp_path)("part", lambda: {"x": np.arange(1000)})
+    path = tmp_path / "part.safetensors"
+    stored = bytearray(path.read_bytes())
+    stored[-100] ^= 1
+    path.write_bytes(stored)
+    with pytest.raises(BadInputError, match=r"part\.safetensors: is damaged: .* delete it, and begin again"):
+        Kept(tmp_path)("part", dict)
+
+
+def test_k_means_goes_on_with_the_groups_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
+    whole = arrays(dpq.fit(weight, 16, 40, runs=1))
+    found, k_means = list[int](), centroids._by_k_means
+
+    def stop(*those: Any) -> Any:
+        if len(found) == 25:
+            raise Interrupted
+        found.append(1)
+        return k_means(*those)
+
+    monkeypatch.setattr(centroids, "_by_k_means", stop)
+    with pytest.raises(Interrupted), Kept(tmp_path / "kept") as kept:
+        dpq.fit(weight, 16, 40, runs=1, kept=kept)
+    found.clear()
+    with Kept(tmp_path / "kept") as kept:
+        resumed = arrays(dpq.fit(weight, 16, 40, runs=1, kept=kept))
+    assert len(found) < 25
     assert all(np.array_equal(resumed[name], array) for name, array in whole.items())

@@ -246,3 +246,43 @@ def test_tables_of_one_model_have_one_number_of_cores() -> None:
     assert found[1][0] == "tt"
     assert not {"tt", "tr"} & set(found[0])
     assert "low_rank" not in found[1]
+
+
+def test_between_the_ratios_that_are_tried_there_are_others() -> None:
+    """Rows of 4 bits have a ratio between 6 and 8."""
+    weight = torch.randn(2000, 64, generator=torch.Generator().manual_seed(0))
+    _, (table,) = compress_tables([FoundTable("words", weight, None, 1, True)], {}, Plan("rows", min_cosine=0.99))
+    assert table.setting == "bits=4"
+
+
+def test_a_budget_that_is_enough_for_a_cosine_is_shared_out_by_need() -> None:
+    """A table of noise needs more bytes than one of centres: of one ratio for both it is too far away."""
+    noise = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
+    tables = [FoundTable(name, weight, None, 1, True) for name, weight in (("words", ROWS), ("noise", noise))]
+    _, alone = compress_tables(tables, {}, Plan(min_cosine=0.98))
+    needed = sum(table.fidelity.packed_bytes for table in alone)
+    _, within = compress_tables(tables, {}, Plan(min_cosine=0.98, budget=needed))
+    assert sum(table.fidelity.packed_bytes for table in within) <= needed
+    assert all(table.fidelity.mean_cosine >= 0.98 for table in within)
+    with pytest.raises(ParityError, match=r"0\.98 or more"):
+        compress_tables(tables, {}, Plan(min_cosine=0.98, budget=needed - 1))
+
+
+@pytest.mark.parametrize("method", ["tt", "tr"])
+@pytest.mark.parametrize("size", [(1, 32), (500, 1), (2, 32)])
+def test_trains_of_narrow_tables_serve_any_goal_that_they_can(method: str, size: tuple[int, int]) -> None:
+    table = FoundTable("words", torch.randn(size, generator=torch.Generator().manual_seed(0)), None, 1, True)
+    _, (found,) = compress_tables([table], {}, Plan(method, ratio=1.5))
+    assert found.fidelity.ratio >= 1.5
+
+
+@pytest.mark.parametrize("method", ["auto", "tt", "tr"])
+def test_one_number_gets_no_smaller(method: str) -> None:
+    with pytest.raises(SizeError, match="takes 1 bytes or less"):
+        compress_tables([FoundTable("words", torch.ones(1, 1), None, 1, True)], {}, Plan(method, ratio=4))
+
+
+@pytest.mark.parametrize("num_anchors", [600, 10**9])
+def test_more_anchors_than_a_table_are_refused_before_there_are_any(num_anchors: int) -> None:
+    with pytest.raises(SizeError, match=r"its anchors take .* bytes, no less than the 38,400 of the dense table"):
+        made(Plan("ant", options={"num_anchors": num_anchors, "nonzeros": 2}))
