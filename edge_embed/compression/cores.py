@@ -109,6 +109,17 @@ def _counted(counts: Tensor | None, pattern: TTEmbedding, row_order: Tensor | No
     return None if torch.equal(alike, weights) else RowWeights.of(weights, pattern.row_shape, row_order)
 
 
+def fitted_ranks(pattern: TTEmbedding, first: First) -> tuple[int, ...]:
+    """R_0 ... R_N of a fit with the ranks of a pattern: no step has more singular vectors than its matrix."""
+    sizes, limit = [i * j for i, j in zip(pattern.row_shape, pattern.col_shape, strict=True)], Limit(pattern.ranks)
+    before, rank = first(limit, torch.ones(min(sizes[-1], math.prod(sizes[:-1]))))
+    ranks = [rank]
+    for k, size in enumerate(sizes[:-2]):
+        columns = math.prod(sizes[k + 1 : -1]) * before
+        ranks.append(limit.kept(k + 1, torch.ones(min(ranks[-1] * size, columns))))
+    return *ranks, before, rank
+
+
 def decompose(
     table: DenseTable,
     row_shape: Sequence[int],

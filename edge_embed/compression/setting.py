@@ -1,8 +1,8 @@
 """Settings: a method with all that says how small it makes a table, and which of them fit into some bytes."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.packed.form import TableShape
-from edge_embed.packed.tt_shape import TTShape
+from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
 _ANCHORS = (16, 64, 256, 1024)
@@ -31,7 +31,6 @@ _ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer 
 _DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
-_LEAST_RATIO = 1.001  # of trains and rings: more bytes than the table takes are for nothing
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
 
 OnBlock = Callable[[int], None]
@@ -167,13 +166,22 @@ def _decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding
     return fit_cores
 
 
-def _cores_within(method: str, layer: type[TTEmbedding]) -> Callable[[int, int, int, str], Iterator[Setting]]:
+def _cores_within(
+    method: str, layer: type[TTEmbedding], ranks_of: Callable[[TTEmbedding], tuple[int, ...]]
+) -> Callable[[int, int, int, str], Iterator[Setting]]:
     def within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
-        if nbytes <= 0:
-            return
-        ratio = max(_LEAST_RATIO, n * dim * FLOAT_BYTES[value_type] / nbytes)
-        with suppress(BadInputError):  # no rank has it
-            rank = max(layer(n, dim, ratio=ratio, device="meta").ranks)
+        def size(rank: int) -> int:
+            try:
+                pattern = layer(n, dim, rank=rank, device="meta")
+            except BadInputError:  # it cannot be packed
+                return nbytes + 1
+            ranks = ranks_of(pattern)
+            sizes = zip(pattern.row_shape, ranks, pattern.col_shape, ranks[1:], strict=False)
+            return FLOAT_BYTES[value_type] * sum(map(math.prod, sizes))
+
+        every = range(1, MAX_STATE + 1)
+        if found := bisect_right(every, nbytes, key=size):
+            rank = bisect_left(every, size(found), key=size) + 1  # of larger ones the cores are as large
             yield Setting(method, {"rank": rank}, {"value_type": value_type})
 
     return within
@@ -219,8 +227,8 @@ METHODS: Mapping[str, Method] = {
         rotates=True,
     ),
     "ant": Method(ant.fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _ant_within),
-    "tt": Method(_decomposition(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding)),
-    "tr": Method(_decomposition(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding)),
+    "tt": Method(_decomposition(tt.fit), ("rank",), ("value_type",), _cores_within("tt", TTEmbedding, tt.fitted_ranks)),
+    "tr": Method(_decomposition(tr.fit), ("rank",), ("value_type",), _cores_within("tr", TREmbedding, tr.fitted_ranks)),
     "low_rank": Method(_decomposition(low_rank.fit), ("rank",), ("value_type",), _low_rank_within),
     "rows": Method(_fit_rows, ("bits",), (), _rows_within, learns=False),
 }

@@ -15,6 +15,7 @@ from edge_embed.compression.cores import Limit
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.layers.tr import TREmbedding
+from edge_embed.layers.tt import TTEmbedding
 
 
 def fit(
@@ -50,3 +51,8 @@ def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
     kept = limit.kept(-2, squares)
     pairs = [(-(-kept // r), r) for r in range(1, math.isqrt(kept) + 1)]
     return min(pair for pair in pairs if pair[0] * pair[1] <= most)
+
+
+def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
+    """R_0 ... R_N of a fit with the ranks of a pattern, which may have more than the table has."""
+    return cores.fitted_ranks(pattern, _first_ranks)

@@ -66,3 +66,8 @@ def fit(
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
     """R_{N-1} and R_0."""
     return limit.kept(-2, squares), 1
+
+
+def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
+    """R_0 ... R_N of a fit with the ranks of a pattern, which may have more than the table has."""
+    return cores.fitted_ranks(pattern, _first_ranks)

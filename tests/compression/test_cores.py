@@ -209,3 +209,12 @@ def test_blocks_make_no_difference(method, shapes, monkeypatch):
     # Fits are float64; each of 3 cores, and each product of 2 ranks of 3, rounds to float32.
     most = all_rows(at_once).abs().max()
     torch.testing.assert_close(all_rows(in_blocks), all_rows(at_once), rtol=0, atol=float(16 * 2.0**-24 * most))
+
+
+@given(st.integers(1, 60), st.sampled_from([1, 2, 6, 8, 12]), st.integers(1, 40), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_ranks_of_a_fit_are_known_before(rows, dim, rank, is_ring):
+    method, layer = (tr, TREmbedding) if is_ring else (tt, TTEmbedding)
+    weight = np.random.default_rng(rows).standard_normal((rows, dim))
+    pattern = layer(rows, dim, rank=rank, device="meta")
+    assert method.fitted_ranks(pattern) == method.fit(weight, rank).ranks

@@ -286,3 +286,11 @@ def test_one_number_gets_no_smaller(method: str) -> None:
 def test_more_anchors_than_a_table_are_refused_before_there_are_any(num_anchors: int) -> None:
     with pytest.raises(SizeError, match=r"its anchors take .* bytes, no less than the 38,400 of the dense table"):
         made(Plan("ant", options={"num_anchors": num_anchors, "nonzeros": 2}))
+
+
+@pytest.mark.parametrize("method", ["tt", "tr"])
+def test_of_trains_within_the_bytes_the_largest_is_taken(method: str) -> None:
+    """Ranks of a ring are less than is asked for where its ends meet: bytes that are left serve others."""
+    weight = torch.randn(2000, 64, generator=torch.Generator().manual_seed(0))
+    _, (table,) = compress_tables([FoundTable("words", weight, None, 1, True)], {}, Plan(method, ratio=5))
+    assert 5 <= table.fidelity.ratio < 5.6
