@@ -273,6 +273,14 @@ def test_a_budget_may_be_a_number_of_bytes(saved: Path, tmp_path: Path) -> None:
     assert table.nbytes <= 9000
 
 
+@pytest.mark.parametrize("name", ["small.onnx", "small.TFLITE"])
+def test_a_saved_model_has_no_name_of_another_kind(name: str, saved: Path, tmp_path: Path) -> None:
+    result = run("compress", saved, "-o", tmp_path / name, "--ratio", 4)
+    assert result.exit_code == 2
+    assert "what is written is a saved model: let it end in .pt" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_path_is_not_output_and_checkpoint(saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / "x", "--ratio", 4, "--checkpoint", tmp_path / "x")
     assert result.exit_code == 2

@@ -22,13 +22,15 @@ from edge_embed.files import new_file, output_errors
 from edge_embed.packed.container import opened, sha256, write
 
 _PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
+_MARK = ".edge-embed"  # a file in a folder that was made here
 _DIGEST = "sha256"  # of a part, in the metadata of its file
 
 
 class Kept:
     """Arrays by the name of a part.
 
-    As a context, it is empty after what succeeds; what fails leaves the parts for the next time.
+    As a context, it is empty after what succeeds, and gone if it was made here; what fails leaves the parts for the
+    next time.
 
     Args:
         folder: where they are; it is made where it is missing. None: nothing is kept.
@@ -78,6 +80,7 @@ class Kept:
         for folder in self._tables:
             shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
+            (self._folder / _MARK).unlink()
             self._folder.rmdir()
 
 
@@ -97,7 +100,10 @@ def _name(table: DenseTable, weights: Tensor, others: tuple[object, ...]) -> str
 
 def _make(folder: Path) -> None:
     with output_errors(folder, within=folder.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.parent.exists():
+            folder.parent.mkdir(parents=True)
+            (folder.parent / _MARK).touch()
+        folder.mkdir(exist_ok=True)
 
 
 def _write(path: Path, made: Arrays) -> None:

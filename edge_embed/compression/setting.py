@@ -109,7 +109,7 @@ class Method:
 def check_method(method: str) -> None:
     """Raise `BadInputError` for one that there is not."""
     if method not in METHODS:
-        raise BadInputError(f"method: got {method!r:.80}, expected {', '.join(METHODS)}")
+        raise BadInputError(f"method: got {method!r:.80}, expected {', '.join(METHODS)} or auto")
 
 
 def check_learns(method: str, trainable: bool) -> None:

@@ -134,6 +134,11 @@ def test_what_succeeds_leaves_what_others_have_there(method: str, tmp_path: Path
     assert all(torch.equal(tensor, plain.state_dict()[name]) for name, tensor in small.state_dict().items())
 
 
+def test_a_folder_of_others_stays(tmp_path: Path) -> None:
+    edge_embed.compress(nn.Sequential(nn.Embedding.from_pretrained(WEIGHT)), "dpq", ratio=3, checkpoint=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     rows = torch.randn(300_000, 32, generator=torch.Generator().manual_seed(0))

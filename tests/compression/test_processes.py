@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -264,7 +265,9 @@ class TestTogether:
 
 
 def end_early(group: Group, folder: Path) -> None:
+    distributed.barrier()  # both have met
     if distributed.get_rank() == 1:
+        time.sleep(0.5)  # what it sent has come
         os._exit(0)
     with pytest.raises(EdgeEmbedError, match="another process that shares the work has ended"):
         edge_embed.compress(model(), "dpq", ratio=3, group=group)
