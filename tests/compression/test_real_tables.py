@@ -12,6 +12,8 @@ from edge_embed.compression import dpq
 
 faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
+pytestmark = pytest.mark.slow
+
 Tables = dict[str, NDArray[np.float32]]
 
 

@@ -9,6 +9,7 @@ from edge_embed.compression import opq
 
 faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
+pytestmark = pytest.mark.slow
 NUM_CODES = 16
 
 
