@@ -30,7 +30,7 @@ ITERATIONS = 50
 # Of a million rows, K = 256: 65,536 leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
-_PARTS = 8  # of all groups, each of which is kept when it is finished
+_TOGETHER = 16  # groups, which are kept when they are finished: however many threads and processes share them
 _SAMPLE_NUMBERS = 1 << 28  # 1 GiB; more only where d is too large for two rows a code
 _LEAST_WEIGHT = 1e-30  # of the mean one: faiss divides by sums of weights in float32
 
@@ -99,8 +99,7 @@ def find_centroids(
         with fast_search(), _workers(len(groups)) as pool:
             return {"value": np.stack(list(pool.map(of_group, groups)))}
 
-    step = max(-(-tables // _PARTS), torch.get_num_threads() * table.processes.size)
-    parts = [range(begin, min(begin + step, tables)) for begin in range(0, tables, step)]
+    parts = [range(begin, min(begin + _TOGETHER, tables)) for begin in range(0, tables, _TOGETHER)]
     joined = table.processes.joined
     found = [kept(f"centroids {part.start}", partial(joined, part, of_groups))["value"] for part in parts]
     return torch.from_numpy(np.concatenate(found))
