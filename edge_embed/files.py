@@ -27,6 +27,7 @@ StrPath = str | os.PathLike[str]
 
 FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file where private folders are noted, for whoever outlives this process
 
+_KINDS = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite model"}
 _REMEDIES = {
     errno.ENOSPC: "free some space or choose another output path",
     errno.EDQUOT: "free some of your quota or choose another output path",
@@ -160,6 +161,22 @@ def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], forc
     with output_errors(outputs[0], within=parent):
         if not os.access(parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
+
+
+def check_name(output: Path, suffix: str) -> None:
+    """Refuse the name of a model of another kind than the one that is written.
+
+    Args:
+        output: the file to write; other suffixes than those of models are anybody's.
+        suffix: that of its kind.
+
+    Raises:
+        BadInputError: names both kinds.
+    """
+    named = _KINDS.get(output.suffix.lower(), _KINDS[suffix])
+    if named != _KINDS[suffix]:
+        written = f"what is written is {_KINDS[suffix]}"
+        raise BadInputError(f"{output}: is the name of {named}, but {written}: let it end in {suffix}")
 
 
 def check_once(outputs: Mapping[str, Path]) -> None:

@@ -19,7 +19,7 @@ from edge_embed.exporters.onnx.foreign.compress import compress_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
-from edge_embed.files import StrPath, check_output, keep_inputs, new_file
+from edge_embed.files import StrPath, check_name, check_output, keep_inputs, new_file
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
@@ -58,9 +58,6 @@ TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
     "onnx": (export_onnx, ("external_data", "memory_megabytes", "tokenizer")),
     "tflite": (export_tflite, ("tflite_table", "tflite_sizes")),
 }
-
-
-_WRITTEN = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite model"}  # by `compress`
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -229,24 +226,16 @@ def compress(
         if not isinstance(model, Program) and (in_place := _in_place(Path(model))):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
-            _check_name(Path(output), ".onnx" if in_place is compress_onnx else ".tflite")
+            check_name(Path(output), ".onnx" if in_place is compress_onnx else ".tflite")
             return in_place(Path(model), job, Path(output), force)
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)
-        _check_name(Path(output), ".pt")
+        check_name(Path(output), ".pt")
         processes.first(lambda: check_output([Path(output)], [program.source], force))
         compressed = compress_program(program, job)
         written = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
         return compressed if written is None else compressed._replace(model=written)
-
-
-def _check_name(output: Path, written: str) -> None:
-    """Refuse the name of a file of another kind than the one that is written."""
-    suffix = output.suffix.lower()
-    if suffix in _WRITTEN and suffix != written:
-        kinds = f"is the name of {_WRITTEN[suffix]}, but what is written is {_WRITTEN[written]}"
-        raise BadInputError(f"{output}: {kinds}: let it end in {written}")
 
 
 def _rewrite(program: Program, output: Path, force: bool) -> Program:

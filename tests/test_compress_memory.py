@@ -19,7 +19,7 @@ MOST = 4_000_000_000  # bytes that are resident, those of the file too that the 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Iterator[Path]:
-    """2.56 GB of float32 rows around 2,000 centres, in a safetensors file."""
+    """2.56 GB of float32 rows around 2,000 centres, in a safetensors file: its library would want them at once."""
     if shutil.disk_usage(tmp_path).free < 2 * 4 * ROWS * DIM:
         pytest.skip("too little space for a table of 2.56 GB")
     random, path = np.random.default_rng(0), tmp_path / "words.safetensors"

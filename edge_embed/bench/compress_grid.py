@@ -34,7 +34,7 @@ class CompressGrid:
         rows: n.
         dim: d.
         codes: K of DPQ.
-        groups: D of DPQ; by default a quarter of the columns.
+        groups: D of DPQ; by default a quarter of the columns, or the next lower number that divides them.
         anchors: A of ANT.
         nonzeros: weights a row of ANT.
         rank: of TT and low rank.
@@ -95,7 +95,7 @@ class CompressGrid:
         found = []
         for method in dict.fromkeys(self.method):
             names = _SIZES[method]
-            values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
+            values = [getattr(self, name) or (_most_groups(dim),) for name in names]  # only groups can be empty
             for sizes in product(*values):
                 _check_sizes(n, dim, dict(zip(names, sizes, strict=True)))
                 found.append(Setting(method, dict(zip(names.values(), sizes, strict=True))))
@@ -104,10 +104,11 @@ class CompressGrid:
         return found
 
 
+def _most_groups(dim: int) -> int:
+    return next(groups for groups in range(max(1, dim // 4), 0, -1) if dim % groups == 0)
+
+
 def _check_sizes(n: int, dim: int, sizes: Mapping[str, int]) -> None:
-    if "groups" in sizes and dim % sizes["groups"]:
-        expected = f"expected a number that divides the {dim} columns"
-        raise BadInputError(f"groups: got {sizes['groups']}, {expected}: give --groups, by default a quarter of them")
     if sizes.get("rank", 0) > min(n, dim):
         expected = f"expected at most {min(n, dim)}, the lesser of rows and columns"
         raise BadInputError(f"rank: got {sizes['rank']}, {expected}: give less")

@@ -27,7 +27,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk; 27000 to compress]")
 @_list_option("dim", "Columns. [256; 128 to compress]")
 @_list_option("codes", "DPQ: codes a group. [16; 16,256 to compress]")
-@_list_option("groups", "DPQ: groups. [a quarter of the columns]")
+@_list_option("groups", "DPQ: groups. [a quarter of the columns; to compress a number that divides them]")
 @_list_option("anchors", "ANT: anchors. [100]")
 @_list_option("nonzeros", "ANT: weights a row. [8]")
 @_list_option("rank", "TT, low_rank: rank. [16]")

@@ -85,7 +85,7 @@ def compress(
     drawn = plot if Processes(group).is_first else None
     with out.progress() as progress, _drawing(drawn, force, model, given["output"]) as draw:
         counts = _counts(counted)
-        most = int(budget) if budget is not None and budget.isdecimal() else budget
+        most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)

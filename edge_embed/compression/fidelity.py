@@ -72,13 +72,14 @@ def fidelity(
         on_block(place.stop)
 
     def summary() -> Fidelity:
-        ids = np.flatnonzero(~np.isnan(cosines))
+        directed = ~np.isnan(cosines)
+        ids = np.flatnonzero(directed)
         near, counted = cosines[ids], weights[ids]
         return Fidelity(
             float(np.sqrt(error / energy)) if energy else 0.0,
             float(counted @ near / counted.sum()) if counted.any() else 1.0,
             _bands(near, None if counts is None else counted),
-            neighbours.share(~np.isnan(cosines)),
+            neighbours.share(directed),
             tuple((int(ids[at]), float(near[at])) for at in _least(near, _WORST)),
             table.nbytes,
             stored.nbytes,

@@ -124,4 +124,5 @@ def _read(path: Path) -> Arrays:
 
 
 def _digest(arrays: Arrays) -> str:
-    return hashlib.sha256(repr([(name, sha256(arrays[name])) for name in sorted(arrays)]).encode()).hexdigest()
+    described = [(name, array.dtype.str, array.shape, sha256(array)) for name, array in sorted(arrays.items())]
+    return hashlib.sha256(repr(described).encode()).hexdigest()

@@ -18,7 +18,7 @@ from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.compression.setting import ROTATING, OnBlock, Setting, check_learns, check_method, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import is_number
-from edge_embed.packed.floats import FLOAT_BYTES
+from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.compressed import CompressedTable, Trial
 from edge_embed.report.fidelity import Fidelity
 
@@ -210,7 +210,7 @@ def _settings(
         left_out = {*left_out, *ROTATING}
     if plan.options:
         setting = setting_of(plan.method, plan.options)
-        _check_anchors(setting, table.weight)
+        _check_least(setting, table.weight)
         return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, counts
@@ -220,14 +220,16 @@ def _settings(
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 
-def _check_anchors(setting: Setting, weight: Tensor) -> None:
-    """Refuse more anchors than memory may hold before they are made: no table gets smaller by them."""
-    num_anchors = setting.options.get("num_anchors", 0)
-    nbytes = num_anchors * weight.shape[1] * FLOAT_BYTES.get(setting.stored.get("value_type", "float32"), 4)
-    if nbytes >= weight.nbytes:
+def _check_least(setting: Setting, weight: Tensor) -> None:
+    """Refuse anchors that alone are too large before they are made: there may be no memory for them."""
+    if setting.method != "ant":
+        return
+    types: Mapping[str, Any] = setting.stored
+    least = ANTShape(*table_size(weight), setting.options["num_anchors"], 0, **types).nbytes
+    if least >= weight.nbytes:
         raise SizeError(
-            f"{setting.method} {setting}: its anchors take {nbytes:,} bytes, no less than the {weight.nbytes:,} of the "
-            "dense table: use fewer"
+            f"{setting.method} {setting}: takes {least:,} bytes without any weight, no less than the {weight.nbytes:,} "
+            "of the dense table: use fewer anchors"
         )
 
 

@@ -144,8 +144,10 @@ class Search:
             smallest = "" if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
             raise SizeError(f"no setting that was tried takes {goal.nbytes:,} bytes or less{smallest}")
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
-        below = 0.0 if best is None else math.floor(1e4 * best.mean_cosine) / 1e4
-        nearest = "" if best is None else f"; the nearest has {below:.4f}, at {best.nbytes:,} bytes: {best}"
+        nearest = ""
+        if best is not None:
+            below = math.floor(1e4 * best.mean_cosine) / 1e4  # rounded up, it could be what is wanted
+            nearest = f"; the nearest has {below:.4f}, at {best.nbytes:,} bytes: {best}"
         raise ParityError(f"no setting that was tried has a mean cosine of {goal.min_cosine} or more{nearest}")
 
     def _bisect(self, goal: Goal, method: str) -> None:

@@ -224,7 +224,8 @@ class CompressedEmbedding(nn.Module, ABC):
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
-        if len(list(row_blocks(self.num_embeddings, self.embedding_dim))) == 1:
+        _, end = next(row_blocks(self.num_embeddings, self.embedding_dim))
+        if end == self.num_embeddings:
             return _logits_of_one_block(self, hidden, bias)
         flat = hidden.reshape(-1, self.embedding_dim)
         logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]

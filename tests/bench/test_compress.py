@@ -243,7 +243,7 @@ def test_a_model_without_a_dense_table_is_refused(tmp_path):
     assert "no table to compress: there is no dense one that rows are looked up of" in " ".join(result.stderr.split())
 
 
-def test_a_library_that_fails_is_left_out(monkeypatch):
+def test_a_library_that_fails_is_left_out():
     """scipy finds no singular values of zeros."""
     subject = replace(random_subject(0, 300, 16), make=lambda: np.zeros((300, 16), np.float32))
     (found,) = bench_compress(replace(TINY, method=("low_rank",)), Path("zeros"), [subject]).measurements
@@ -261,14 +261,18 @@ def test_seeds_that_a_library_does_not_take_are_cut():
     ("given", "message"),
     [
         (["--method", "low_rank", "--rank", "17"], "rank: got 17, expected at most 16"),
-        (["--method", "dpq", "--dim", "17"], "groups: got 4, expected a number that divides the 17 columns"),
         (["--method", "tt", "--force"], "force: got it beside --use compress"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(given, message):
-    result = run("--rows", "300", *(["--dim", "16"] if "--dim" not in given else []), *given)
+    result = run("--rows", "300", "--dim", "16", *given)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(("dim", "groups"), [(1, 1), (16, 4), (17, 1), (18, 3)])
+def test_groups_divide_the_columns_by_default(dim, groups):
+    assert {setting.options["num_groups"] for setting in CompressGrid(("dpq",)).settings(300, dim)} == {groups}
 
 
 def test_a_method_named_twice_is_measured_once():

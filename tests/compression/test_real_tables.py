@@ -23,6 +23,17 @@ def nearness(found: Tensor, rows: Tensor) -> tuple[float, float]:
     return float(functional.cosine_similarity(found, rows).mean()), float((found - rows).norm() / rows.norm())
 
 
+def test_ant_fills_up_under_an_ordinary_optimiser(tables: Tables) -> None:
+    """As the README says: weights of zero learn too, and Adam moves all by as much."""
+    rows = torch.from_numpy(tables["input"][:1000])
+    model = nn.Sequential(nn.Embedding.from_pretrained(rows))
+    layer = edge_embed.compress(model, "ant", trainable=True, num_anchors=50, nonzeros=4)[0][0]
+    before = int((layer.transform > 0).sum())
+    functional.mse_loss(layer.train()(torch.arange(1000)), rows).backward()
+    torch.optim.Adam(layer.parameters(), lr=1e-4).step()
+    assert int((layer.transform > 0).sum()) > 2 * before
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["input", "output"])
 @pytest.mark.parametrize(("num_codes", "num_groups"), [(16, 25), (16, 50), (256, 25)])
@@ -35,7 +46,7 @@ def test_it_is_as_near_as_the_product_quantiser_of_faiss(
     quantiser.train(tables[name])
     theirs = nearness(torch.from_numpy(quantiser.decode(quantiser.compute_codes(tables[name]))), rows)
     ours = nearness(dpq.fit(rows, num_codes, num_groups).eval()(torch.arange(len(rows))), rows)
-    assert ours[0] >= theirs[0] - 1e-4
+    assert ours[0] >= theirs[0] - 1e-4  # another seed moves it by some 1e-4 where K = 256, where both are as near
     assert ours[1] < theirs[1]
 
 
@@ -59,4 +70,4 @@ def test_rows_alone_teach_nothing(tables: Tables, method: str, sizes: dict[str, 
             functional.mse_loss(layer(some), rows[some]).backward()
             optimizer.step()
     after = nearness(layer.eval()(ids).detach(), rows)
-    assert after[1] > before[1] - 0.002
+    assert after[1] > before[1] - 0.002  # trains are fitted core by core, not all at once

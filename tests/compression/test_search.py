@@ -284,7 +284,7 @@ def test_one_number_gets_no_smaller(method: str) -> None:
 
 @pytest.mark.parametrize("num_anchors", [600, 10**9])
 def test_more_anchors_than_a_table_are_refused_before_there_are_any(num_anchors: int) -> None:
-    with pytest.raises(SizeError, match=r"its anchors take .* bytes, no less than the 38,400 of the dense table"):
+    with pytest.raises(SizeError, match=r"takes .* bytes without any weight, no less than the 38,400 of the dense"):
         made(Plan("ant", options={"num_anchors": num_anchors, "nonzeros": 2}))
 
 

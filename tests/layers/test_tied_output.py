@@ -220,6 +220,7 @@ def test_autocast_leaves_the_type_of_hidden_states(method):
     without = head(hidden)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert head(hidden).dtype == torch.float32
+        # Rows of trains are sums of bfloat16 products, of 8 bits each.
         torch.testing.assert_close(head(hidden), without, rtol=0, atol=2**-6 * float(without.detach().abs().max()))
     assert head.eval()(hidden).dtype == torch.float32
 

@@ -38,6 +38,7 @@ def test_rows_of_greater_cosine_make_a_worse_language_model() -> None:
     for counts, near, perplexity in ({}, "0.787", "365"), ({"table": 1 / lengths}, "0.806", "450"):
         small = edge_embed.compress(model, "dpq", modules=["table"], counts=counts, num_codes=16, num_groups=25).model
         assert cosine(small, model) == pytest.approx(float(near), abs=0.002)
+        # k-means ends elsewhere with other instructions; the difference that is told is four times this.
         assert language_model.perplexity(small, text) == pytest.approx(float(perplexity), abs=20)
         assert near in README
         assert perplexity in README

@@ -30,6 +30,13 @@ def compress(source: Path, **wanted: Any) -> Any:
     return edge_embed.compress(source, "dpq", **{"output": source.with_name("small.onnx"), **DPQ, **wanted})
 
 
+def test_an_onnx_model_has_no_name_of_another_kind(tmp_path: Path) -> None:
+    source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
+    with pytest.raises(BadInputError, match=r"small\.pt: is the name of a saved model, but what is written is an ONNX"):
+        compress(source, output=tmp_path / "small.pt")
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
 def refused(made: onnx.ModelProto, folder: Path, reason: str, **wanted: Any) -> None:
     """The table stays, for a reason, and nothing is written."""
     source = saved(made, folder)
