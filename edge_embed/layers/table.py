@@ -191,7 +191,10 @@ class CompressedEmbedding(nn.Module, ABC):
         return self.use("rows", ids)
 
     def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Products with every row of the table: [*, d] -> [*, n]; of a large table, by blocks of 2^20 numbers.
+        """Products with every row of the table: [*, d] -> [*, n].
+
+        Rows are computed by blocks of 2^20 numbers, but while the layer learns from d or more hidden states: it keeps
+        all rows then, which are no more numbers than the logits.
 
         Args:
             hidden: [*, d].
@@ -224,10 +227,10 @@ class CompressedEmbedding(nn.Module, ABC):
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
+        flat = hidden.reshape(-1, self.embedding_dim)  # [B, d]
         _, end = next(row_blocks(self.num_embeddings, self.embedding_dim))
-        if end == self.num_embeddings:
-            return _logits_of_one_block(self, hidden, bias)
-        flat = hidden.reshape(-1, self.embedding_dim)
+        if end == self.num_embeddings or len(flat) >= self.embedding_dim:
+            return _logits_of_all_rows(self, hidden, bias)
         logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]
         result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
         return result
@@ -258,8 +261,11 @@ class CompressedEmbedding(nn.Module, ABC):
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
 
 
-def _logits_of_one_block(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
-    """Logits [*, n] of a table that is one block, whose rows stay for the way back, which takes less time."""
+def _logits_of_all_rows(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits [*, n] of rows that stay for the way back, which takes less time.
+
+    For a small table, and where there are as many hidden states as columns: there are more logits than numbers of rows.
+    """
     ids = slice(0, layer.num_embeddings)
     own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
     block = _block(layer, ids, own, update=not is_recomputed(), memory={})

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <type_traits>
+#include <utility>
+
 #include "kernels/simd.h"
 #include "training/training.h"
 
@@ -24,8 +27,8 @@ constexpr size_t kTogether = kVectors * kLanes;
 
 // Floats of a block: of its queries, which lie in a second-level cache, and of what one group makes of them,
 // in a first-level cache.
-constexpr size_t kBlockFloats = 1 << 16, kGroupFloats = 1 << 14;
-constexpr size_t kLeastRows = 256;      // fewer are not worth a sum over vectors
+constexpr size_t kBlockFloats = 1 << 15, kGroupFloats = 1 << 13;
+constexpr size_t kLeastRows = 128;      // fewer are not worth a sum over vectors
 constexpr float kLeastLength = 1e-12F;  // a vector shorter than this has no direction
 
 inline size_t Less(size_t a, size_t b) { return a < b ? a : b; }
@@ -64,23 +67,80 @@ class Scratch {
   unsigned char* next_ = nullptr;
 };
 
-// Turns a matrix [count, groups * width] into columns, [rows] each, the rows that are too many zero; those of
-// a group begin `apart` columns after those of the one before. By small squares, whose lines stay in the
-// cache.
+// The first `count` numbers of a vector, the rest 0.
+inline Floats LoadSome(const float* from, size_t count) {
+  if (count == kLanes) return LoadFloats(from);
+  Floats vector{};
+  __builtin_memcpy(&vector, from, count * sizeof(float));
+  return vector;
+}
+inline void StoreSome(Floats vector, size_t count, float* to) {
+  if (count == kLanes) return StoreFloats(vector, to);
+  __builtin_memcpy(to, &vector, count * sizeof(float));
+}
+
+// The numbers of two vectors in turn: those of their lower halves, and those of their upper halves.
+template <size_t... kLane>
+__attribute__((always_inline)) inline void InTurn(Floats a, Floats b, Floats* lower, Floats* upper,
+                                                  std::index_sequence<kLane...> /* lanes */) {
+  *lower = __builtin_shufflevector(a, b, (kLane / 2 + kLane % 2 * kLanes)...);
+  *upper = __builtin_shufflevector(a, b, ((kLanes + kLane) / 2 + kLane % 2 * kLanes)...);
+}
+
+// The rows of a square become its columns: each round turns the bits of a number's place, those of its row
+// before those of its column, by one.
+__attribute__((always_inline)) inline void TurnSquare(Floats (&square)[kLanes]) {
+  for (size_t round = 1; round < kLanes; round *= 2) {
+    Floats turned[kLanes];
+    for (size_t i = 0; i < kLanes / 2; ++i) {
+      InTurn(square[i], square[i + kLanes / 2], &turned[2 * i], &turned[2 * i + 1],
+             std::make_index_sequence<kLanes>());
+    }
+    for (size_t i = 0; i < kLanes; ++i) square[i] = turned[i];
+  }
+}
+
+// Where the columns of a matrix [*, groups * width] lie as [rows] each, from one of them on; those of a group
+// begin `apart` columns after those of the one before.
+class Columns {
+ public:
+  Columns(size_t first, size_t width, size_t rows, size_t apart)
+      : width_(width),
+        rows_(rows),
+        gap_((apart - width) * rows),
+        left_(width - first % width),
+        place_((first / width * apart + first % width) * rows) {}
+
+  size_t Next() {
+    if (left_ == 0) {
+      left_ = width_;
+      place_ += gap_;
+    }
+    --left_;
+    const size_t place = place_;
+    place_ += rows_;
+    return place;
+  }
+
+ private:
+  size_t width_, rows_, gap_, left_, place_;
+};
+
+// Turns a matrix [count, groups * width] into columns, [rows] each, the rows that are too many zero.
 inline void Turn(const float* from, size_t count, size_t groups, size_t width, size_t rows, size_t apart,
                  float* to) {
-  constexpr size_t kSquare = 16;
   const size_t stride = groups * width;
-  for (size_t first = 0; first < rows; first += kSquare) {
-    const size_t there = first < count ? Less(kSquare, count - first) : 0;
-    const size_t all = Less(kSquare, rows - first);  // narrow vectors: not a whole square at the end
-    float* column = to + first;
-    for (size_t group = 0; group < groups; ++group, column += (apart - width) * rows) {
-      for (size_t i = 0; i < width; ++i, column += rows) {
-        const float* number = from + first * stride + group * width + i;
-        for (size_t row = 0; row < there; ++row) column[row] = number[row * stride];
-        for (size_t row = there; row < all; ++row) column[row] = 0;
+  for (size_t first = 0; first < rows; first += kLanes) {
+    for (size_t begin = 0; begin < stride; begin += kLanes) {
+      const size_t across = Less(kLanes, stride - begin);
+      Floats square[kLanes];
+      for (size_t i = 0; i < kLanes; ++i) {
+        const size_t row = first + i;
+        square[i] = row < count ? LoadSome(from + row * stride + begin, across) : Floats{};
       }
+      TurnSquare(square);
+      Columns columns(begin, width, rows, apart);
+      for (size_t i = 0; i < across; ++i) StoreFloats(square[i], to + columns.Next() + first);
     }
   }
 }
@@ -88,15 +148,16 @@ inline void Turn(const float* from, size_t count, size_t groups, size_t width, s
 // The other way round.
 inline void TurnBack(const float* from, size_t count, size_t groups, size_t width, size_t rows, size_t apart,
                      float* to) {
-  constexpr size_t kSquare = 16;
   const size_t stride = groups * width;
-  for (size_t first = 0; first < count; first += kSquare) {
-    const size_t there = Less(kSquare, count - first);
-    const float* column = from + first;
-    for (size_t group = 0; group < groups; ++group, column += (apart - width) * rows) {
-      for (size_t i = 0; i < width; ++i, column += rows) {
-        float* number = to + first * stride + group * width + i;
-        for (size_t row = 0; row < there; ++row) number[row * stride] = column[row];
+  for (size_t first = 0; first < count; first += kLanes) {
+    for (size_t begin = 0; begin < stride; begin += kLanes) {
+      const size_t across = Less(kLanes, stride - begin);
+      Columns columns(begin, width, rows, apart);
+      Floats square[kLanes] = {};
+      for (size_t i = 0; i < across; ++i) square[i] = LoadFloats(from + columns.Next() + first);
+      TurnSquare(square);
+      for (size_t i = 0; i < Less(kLanes, count - first); ++i) {
+        StoreSome(square[i], across, to + (first + i) * stride + begin);
       }
     }
   }
@@ -139,25 +200,27 @@ inline void Features(const ee_distances& distances, size_t begin, size_t count, 
 inline void FeaturesBackward(const ee_distances& distances, size_t rows, const float* features,
                              const float* inverse, float* gradient) {
   const size_t width = distances.width;
+  const auto at = [&](size_t i, size_t row) { return i * rows + row; };
   if (distances.metric == EE_EUCLIDEAN) {  // of |q|^2
-    const float* of_square = gradient + width * rows;
-    for (size_t i = 0; i < width; ++i) {
-      for (size_t row = 0; row < rows; ++row) {
-        gradient[i * rows + row] += 2 * features[i * rows + row] * of_square[row];
+    for (size_t row = 0; row < rows; row += kLanes) {
+      const Floats twice = 2 * LoadFloats(gradient + at(width, row));
+      for (size_t i = 0; i < width; ++i) {
+        float* of_column = gradient + at(i, row);
+        StoreFloats(LoadFloats(of_column) + twice * LoadFloats(features + at(i, row)), of_column);
       }
     }
   }
-  if (distances.metric == EE_COSINE) {       // of q / |q|: what lies along q changes nothing
-    float* along = gradient + width * rows;  // the feature 1 teaches nothing
-    for (size_t row = 0; row < rows; ++row) along[row] = 0;
-    for (size_t i = 0; i < width; ++i) {
-      for (size_t row = 0; row < rows; ++row)
-        along[row] += gradient[i * rows + row] * features[i * rows + row];
-    }
-    for (size_t i = 0; i < width; ++i) {
-      for (size_t row = 0; row < rows; ++row) {
-        float& of_column = gradient[i * rows + row];
-        of_column = inverse[row] * (of_column - features[i * rows + row] * along[row]);
+  if (distances.metric == EE_COSINE) {  // of q / |q|: what lies along q changes nothing
+    for (size_t row = 0; row < rows; row += kLanes) {
+      Floats along{};
+      for (size_t i = 0; i < width; ++i) {
+        along += LoadFloats(gradient + at(i, row)) * LoadFloats(features + at(i, row));
+      }
+      const Floats inverses = LoadFloats(inverse + row);
+      for (size_t i = 0; i < width; ++i) {
+        float* of_column = gradient + at(i, row);
+        const Floats across = LoadFloats(of_column) - along * LoadFloats(features + at(i, row));
+        StoreFloats(inverses * across, of_column);
       }
     }
   }
@@ -184,23 +247,28 @@ __attribute__((always_inline)) inline void Tile(const float* left, size_t rows, 
   }
 }
 
+// Calls work(number) with a constant: as many of `count` as are worked on together.
+template <size_t kMost = kColumns, class Work>
+__attribute__((always_inline)) inline void Together(size_t count, const Work& work) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return Together<kMost - 1>(count, work);
+  }
+  work(std::integral_constant<size_t, kMost>());
+}
+
 // left [n, rows] and the first `count` columns of right [n, columns] -> product [count, rows].
 inline void MultiplyTo(size_t count, const float* left, size_t rows, const float* right, size_t columns,
                        size_t n, float* product) {
   for (size_t row = 0; row < rows; row += kTogether) {
-    const auto store = [&](size_t column, const Floats(&sums)[kVectors]) {
-      for (size_t v = 0; v < kVectors; ++v) StoreFloats(sums[v], product + column * rows + row + v * kLanes);
-    };
-    size_t column = 0;
-    for (; column + kColumns <= count; column += kColumns) {
-      Floats sums[kColumns][kVectors];
-      Tile(left, rows, row, right, columns, column, n, sums);
-      for (size_t c = 0; c < kColumns; ++c) store(column + c, sums[c]);
-    }
-    for (; column < count; ++column) {
-      Floats sums[1][kVectors];
-      Tile(left, rows, row, right, columns, column, n, sums);
-      store(column, sums[0]);
+    for (size_t column = 0; column < count; column += kColumns) {
+      Together(count - column, [&](auto number) {
+        Floats sums[number][kVectors];
+        Tile(left, rows, row, right, columns, column, n, sums);
+        for (size_t c = 0; c < number; ++c) {
+          float* to = product + (column + c) * rows + row;
+          for (size_t v = 0; v < kVectors; ++v) StoreFloats(sums[c][v], to + v * kLanes);
+        }
+      });
     }
   }
 }
@@ -211,14 +279,23 @@ inline void Multiply(const float* left, size_t rows, const float* right, size_t 
   MultiplyTo(columns, left, rows, right, columns, n, product);
 }
 
-inline double Sum(Floats vector) {
-  float numbers[kLanes];
-  __builtin_memcpy(numbers, &vector, sizeof(numbers));
-  double sums[4] = {};  // side by side: one would wait for the one before
-  for (size_t lane = 0; lane < kLanes; lane += 4) {
-    for (size_t i = 0; i < 4; ++i) sums[i] += static_cast<double>(numbers[lane + i]);
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+// Sums of neighbours: of the numbers of a in every other lane, of those of b in the lanes between.
+__attribute__((always_inline)) inline Floats Halved(Floats a, Floats b) {
+  Floats lower, upper;
+  InTurn(a, b, &lower, &upper, std::make_index_sequence<kLanes>());
+  return lower + upper;
+}
+
+// Adds the sum of each of kColumns vectors to the first `count` of sums.
+__attribute__((always_inline)) inline void AddSums(const Floats (&vectors)[kColumns], size_t count,
+                                                   double* sums) {
+  typedef float Four __attribute__((vector_size(kColumns * sizeof(float))));
+  const Floats halved = Halved(Halved(vectors[0], vectors[2]), Halved(vectors[1], vectors[3]));
+  Four parts[kLanes / kColumns];
+  __builtin_memcpy(parts, &halved, sizeof(parts));
+  Four total{};
+  for (const Four part : parts) total += part;
+  for (size_t c = 0; c < count; ++c) sums[c] += static_cast<double>(total[c]);
 }
 
 // Adds sum_row left[i, row] right[k, row] to sums [m, n], for kCount of the i from `first` on: left [m,
@@ -228,7 +305,10 @@ inline void AddProductsOf(const float* left, size_t first, const float* right, s
                           double* sums) {
   for (size_t k = 0; k < n; k += kColumns) {
     const size_t count = Less(kColumns, n - k);
-    Floats together[kCount][kColumns] = {};
+    Floats together[kCount][kColumns];
+    for (auto& of_left : together) {
+      for (Floats& products : of_left) products = Floats{};
+    }
     for (size_t row = 0; row < rows; row += kLanes) {
       Floats of_right[kColumns];
       for (size_t c = 0; c < kColumns; ++c) {  // beyond the last one the last is summed again, for nothing
@@ -239,18 +319,16 @@ inline void AddProductsOf(const float* left, size_t first, const float* right, s
         for (size_t c = 0; c < kColumns; ++c) together[i][c] += of_left * of_right[c];
       }
     }
-    for (size_t i = 0; i < kCount; ++i) {
-      for (size_t c = 0; c < count; ++c) sums[(first + i) * n + k + c] += Sum(together[i][c]);
-    }
+    for (size_t i = 0; i < kCount; ++i) AddSums(together[i], count, sums + (first + i) * n + k);
   }
 }
 
 // The same for all of m.
 inline void AddProducts(const float* left, size_t m, const float* right, size_t n, size_t rows,
                         double* sums) {
-  size_t i = 0;
-  for (; i + kVectors <= m; i += kVectors) AddProductsOf<kVectors>(left, i, right, n, rows, sums);
-  for (; i < m; ++i) AddProductsOf<1>(left, i, right, n, rows, sums);
+  for (size_t i = 0; i < m; i += kVectors) {
+    Together<kVectors>(m - i, [&](auto number) { AddProductsOf<number>(left, i, right, n, rows, sums); });
+  }
 }
 
 // [m, n] -> [n, m].

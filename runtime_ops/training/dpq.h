@@ -203,25 +203,34 @@ inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num
                             float temperature) {
   const float rate =
       static_cast<float>(1.4426950408889634 / static_cast<double>(temperature));  // log2(e) / t
-  for (size_t row = 0; row < rows; row += kLanes) {
-    Floats largest = LoadFloats(distances + row);
+  for (size_t row = 0; row < rows; row += kTogether) {
+    Floats largest[kVectors], total[kVectors] = {}, learned[kVectors] = {};
+    for (size_t v = 0; v < kVectors; ++v) largest[v] = LoadFloats(distances + row + v * kLanes);
     for (size_t k = 1; k < num_codes; ++k) {
-      const Floats distance = LoadFloats(distances + k * rows + row);
-      largest = distance > largest ? distance : largest;
+      for (size_t v = 0; v < kVectors; ++v) {
+        const Floats distance = LoadFloats(distances + k * rows + row + v * kLanes);
+        largest[v] = distance > largest[v] ? distance : largest[v];
+      }
     }
-    Floats total{}, learned{};
     for (size_t k = 0; k < num_codes; ++k) {
-      float* distance = distances + k * rows + row;
-      const Floats part = PowerOfTwo(LoadFloats(distance) - largest, rate);
-      total += part;
-      learned += part * LoadFloats(of_choice + k * rows + row);
-      StoreFloats(part, distance);
+      for (size_t v = 0; v < kVectors; ++v) {
+        const size_t at = k * rows + row + v * kLanes;
+        const Floats part = PowerOfTwo(LoadFloats(distances + at) - largest[v], rate);
+        total[v] += part;
+        learned[v] += part * LoadFloats(of_choice + at);
+        StoreFloats(part, distances + at);
+      }
     }
-    const Floats share = 1 / (total * temperature), mean = learned / total * share;
+    for (size_t v = 0; v < kVectors; ++v) {
+      total[v] = 1 / (total[v] * temperature);           // the share of a part
+      learned[v] = learned[v] * total[v] * temperature;  // the mean
+    }
     for (size_t k = 0; k < num_codes; ++k) {
-      float* distance = distances + k * rows + row;
-      const Floats choice = LoadFloats(of_choice + k * rows + row);
-      StoreFloats(LoadFloats(distance) * (choice * share - mean), distance);
+      for (size_t v = 0; v < kVectors; ++v) {
+        const size_t at = k * rows + row + v * kLanes;
+        const Floats part = LoadFloats(distances + at) * total[v];
+        StoreFloats(part * (LoadFloats(of_choice + at) - learned[v]), distances + at);
+      }
     }
   }
 }
@@ -243,7 +252,7 @@ int SoftBackward(const ee_distances* given, const ee_values* values, const ee_co
   const ee_distances& distances = *given;
   const size_t n = NumFeatures(distances), num_codes = distances.num_codes, num_groups = distances.num_groups;
   const size_t width = values->width, stride = num_groups * width;
-  const Blocks blocks(distances, begin, end, More(num_codes, width));
+  const Blocks blocks(distances, begin, end, More(2 * num_codes, width));
   const size_t most = blocks.rows();
   Scratch scratch;
   if (!scratch.Reserve(

@@ -153,6 +153,19 @@ def test_keys_are_compared_once_a_step(num_codes, monkeypatch):
     assert compared == [20, 20, 10]
 
 
+@pytest.mark.parametrize(("states", "calls"), [(D - 1, [20, 20, 10] * 2), (D, [N])])
+def test_rows_are_kept_where_there_are_as_many_hidden_states_as_columns(states, calls, monkeypatch):
+    """They are no more numbers than the logits, and need not be computed again on the way back."""
+    embedding, computed = make("dpq-sx"), []
+    rows = embedding.training_rows
+    monkeypatch.setattr(
+        embedding, "training_rows", lambda own, *rest, **more: computed.append(len(own)) or rows(own, *rest, **more)
+    )
+    monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 20 * D)
+    TiedOutput(embedding)(torch.randn(1, states, D, requires_grad=True)).sum().backward()
+    assert computed == calls
+
+
 @pytest.mark.parametrize("num_codes", [5, 300])
 def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
     """The backward pass has the codes of the forward pass; comparing takes as long as multiplying."""
