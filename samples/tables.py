@@ -15,6 +15,13 @@ def tables(model: nn.Module) -> Sequence[nn.Module]:
     return list(table.children()) if isinstance(table, nn.ModuleDict) else [table]
 
 
+def width_of(table: nn.Module) -> int:
+    """Columns of a layer."""
+    width = table.embedding_dim
+    assert isinstance(width, int)
+    return width
+
+
 def table_bytes(table: nn.Module) -> int:
     """Of a layer as it is stored: packed, or float32 if it is dense."""
     if isinstance(table, nn.Embedding | nn.EmbeddingBag):

@@ -45,12 +45,17 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
     return lambda: PhraseTask(vocabulary, texts, test, _HELD_OUT)
 
 
-CANDIDATES: Candidates = {
-    "dense": rates(dense(WIDTH), 6, 3e-3, 1e-3, decay=True),
-    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32, distance_norm=False), 6, 3e-3, decay=True),
-    "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16, distance_norm=False), 6, 3e-3, decay=True),
-    "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 6, 1e-2, 3e-3, decay=True),
-    "ant, A = 20": penalties(ant(WIDTH, 20), 6, 1e-2, 1e-5, 1e-4, decay=True),
-    "tt, R = 8": rates(tt(WIDTH, 8), 14, 5e-3, decay=True),
-    "tt, R = 16": rates(tt(WIDTH, 16), 14, 5e-3, decay=True),
-}
+def candidates(width: int = WIDTH) -> Candidates:
+    """Every method, of tables [*, width]."""
+    return {
+        "dense": rates(dense(width), 6, 3e-3, 1e-3, decay=True),
+        "dpq vq, K = 16, D = 32": rates(vq(width, 16, 32, distance_norm=False), 6, 3e-3, decay=True),
+        "dpq vq, K = 16, D = 16": rates(vq(width, 16, 16, distance_norm=False), 6, 3e-3, decay=True),
+        "dpq sx, K = 16, D = 32": rates(sx(width, 32), 6, 1e-2, 3e-3, decay=True),
+        "ant, A = 20": penalties(ant(width, 20), 6, 1e-2, 1e-5, 1e-4, decay=True),
+        "tt, R = 8": rates(tt(width, 8), 14, 5e-3, decay=True),
+        "tt, R = 16": rates(tt(width, 16), 14, 5e-3, decay=True),
+    }
+
+
+CANDIDATES = candidates()

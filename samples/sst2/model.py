@@ -2,6 +2,7 @@
 
 import torch
 from datasets import PADDING
+from tables import width_of
 from torch import Tensor, nn
 
 WIDTH = 128
@@ -11,19 +12,19 @@ class PhraseClassifier(nn.Module):
     """The last state of an LSTM, and a linear layer.
 
     Args:
-        table: takes ids [batch, words] and gives their rows [batch, words, 128].
+        table: takes ids [batch, words] and gives their rows [batch, words, width].
     """
 
     def __init__(self, table: nn.Module) -> None:
         super().__init__()
-        self.table = table
-        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+        self.table, width = table, width_of(table)
+        self.lstm = nn.LSTM(width, width, batch_first=True)
         self.dropout = nn.Dropout(0.3)
-        self.classes = nn.Linear(WIDTH, 2)
+        self.classes = nn.Linear(width, 2)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Integers [batch, words], padding at the end -> logits [batch, 2]."""
-        states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, 128]
+        states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, width]
         last = (ids != PADDING).sum(1).sub(1).clamp(min=0)  # [batch]
         logits: Tensor = self.classes(self.dropout(states[torch.arange(len(ids)), last]))
         return logits

@@ -24,11 +24,16 @@ def make_task(options: Options) -> Callable[[], WordTask]:
     return lambda: WordTask(text)
 
 
-CANDIDATES: Candidates = {
-    "dense": rates(dense(WIDTH), 8, 2e-2, 1e-2, decay=True),
-    "dpq vq, K = 16, D = 64": rates(vq(WIDTH, 16, 64, distance_norm=False), 8, 3e-2, 2e-2, decay=True),
-    "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32, distance_norm=False), 8, 3e-2, decay=True),
-    "dpq sx, K = 16, D = 64": rates(tied_sx(WIDTH, 64), 8, 3e-2, decay=True),
-    "ant, A = 100": penalties(ant(WIDTH, 100), 8, 3e-2, 3e-4, 1e-3, decay=True),
-    "tt, R = 16": rates(tt(WIDTH, 16), 8, 2e-2, decay=True),
-}
+def candidates(width: int = WIDTH) -> Candidates:
+    """Every method, of tables [*, width]."""
+    return {
+        "dense": rates(dense(width), 8, 2e-2, 1e-2, decay=True),
+        "dpq vq, K = 16, D = 64": rates(vq(width, 16, 64, distance_norm=False), 8, 3e-2, 2e-2, decay=True),
+        "dpq vq, K = 16, D = 32": rates(vq(width, 16, 32, distance_norm=False), 8, 3e-2, decay=True),
+        "dpq sx, K = 16, D = 64": rates(tied_sx(width, 64), 8, 3e-2, decay=True),
+        "ant, A = 100": penalties(ant(width, 100), 8, 3e-2, 3e-4, 1e-3, decay=True),
+        "tt, R = 16": rates(tt(width, 16), 8, 2e-2, decay=True),
+    }
+
+
+CANDIDATES = candidates()

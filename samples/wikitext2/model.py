@@ -1,5 +1,6 @@
 """The language model; only its table, which it uses twice, differs between methods."""
 
+from tables import width_of
 from tied_output import small_embedding, tied_output
 from torch import Tensor, nn
 
@@ -19,18 +20,18 @@ class LanguageModel(nn.Module):
     """Scores of the next word after every word of a text.
 
     Args:
-        table: takes ids [*] and gives rows [*, 128].
+        table: takes ids [*] and gives rows [*, width].
     """
 
     def __init__(self, table: nn.Module) -> None:
         super().__init__()
-        self.table = table
-        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+        self.table, width = table, width_of(table)
+        self.lstm = nn.LSTM(width, width, batch_first=True)
         self.dropout = nn.Dropout(0.3)
         self.words = tied_output(table, bias=True)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Integers [batch, words] -> logits [batch, words, rows]."""
-        states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, 128]
+        states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, width]
         logits: Tensor = self.words(self.dropout(states))
         return logits

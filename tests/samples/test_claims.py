@@ -16,6 +16,8 @@ pytest.importorskip("sklearn", reason="scikit-learn, which has the k-means, is m
 pytest.importorskip("scipy", reason="scipy, which has the intervals, is missing: pip install 'edge-embed[bench]'")
 
 import claims
+import click
+import steps
 import trials
 from baselines import WAYS, cut_down
 from click.testing import CliRunner
@@ -213,9 +215,9 @@ class TestSeveralTables:
         assert compressed.cut_down == {"svd": 0}  # both were replaced; the other ways do not fit both
 
 
-def invoked(arguments: Sequence[str]) -> Any:
+def invoked(arguments: Sequence[str], command: click.Command = claims.main) -> Any:
     threads = torch.get_num_threads()
-    done = CliRunner().invoke(claims.main, arguments)
+    done = CliRunner().invoke(command, arguments)
     torch.set_num_threads(threads)
     return done
 
@@ -346,6 +348,42 @@ class TestCommand:
         assert dpq[at + 1][0] in "+-"
 
 
+class TestSteps:
+    def test_ratios_of_all_methods_at_a_width(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        import wikitext2.claims
+
+        widths = set()
+
+        class Told(Halves):
+            def model(self, table: MakeTable) -> Numbers:
+                widths.add(table(N).embedding_dim)
+                return super().model(table)
+
+        monkeypatch.setattr(wikitext2.claims, "make_task", lambda options: Told)
+        done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "192"], steps.main)
+        assert done.exit_code == 0, done.output
+        header, _, *rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()]
+        assert header == ["method", "step", "95 % interval"]
+        assert [row[0] for row in rows] == list(wikitext2.claims.CANDIDATES)
+        assert rows[0][1:] == ["1.00x", "1.00 to 1.00"]
+        ratio, (low, high) = float(rows[1][1].removesuffix("x")), map(float, rows[1][2].split(" to "))
+        assert low <= ratio <= high
+        assert widths == {192}
+
+    def test_an_lstm_is_as_wide_as_its_table(self) -> None:
+        from sst2.model import PhraseClassifier
+        from wikitext2.model import LanguageModel
+
+        ids = torch.zeros(1, 2, dtype=torch.int64)
+        assert LanguageModel(nn.Embedding(5, 64))(ids).shape == (1, 2, 5)
+        assert PhraseClassifier(nn.Embedding(5, 64))(ids).shape == (1, 2)
+
+    def test_codes_are_for_as_many_columns_each(self, tmp_path: Path) -> None:
+        done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "100"], steps.main)
+        assert done.exit_code == 2
+        assert "--width: got 100, expected a multiple of 64" in " ".join(done.output.split())
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 # What a dense table and any other must reach: by chance 0.25, 0.5, 0.004, 0.5 and perplexities of thousands. In one
@@ -377,3 +415,8 @@ def test_a_quick_run(name: str, dense: float, worst: float, tmp_path: Path) -> N
 def test_each_readme_gives_the_command(name: str) -> None:
     text = (ROOT / "samples" / name / "README.md").read_text(encoding="utf-8")
     assert f"python samples/claims.py {name} --data FOLDER" in text
+
+
+def test_a_readme_gives_the_command_of_steps() -> None:
+    text = (ROOT / "samples" / "wikitext2" / "README.md").read_text(encoding="utf-8")
+    assert "python samples/steps.py wikitext2 --data FOLDER --width 512" in text
