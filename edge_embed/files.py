@@ -29,8 +29,8 @@ FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file where private folders are noted
 
 _KINDS = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite model"}
 _REMEDIES = {
-    errno.ENOSPC: "free some space or choose another output path",
-    errno.EDQUOT: "free some of your quota or choose another output path",
+    errno.ENOSPC: "free some space or choose another path",
+    errno.EDQUOT: "free some of your quota or choose another path",
     errno.EFBIG: "choose an output path on a file system that takes larger files",
     errno.EACCES: "choose an output path you may write to",
     errno.EPERM: "choose an output path you may write to",
@@ -138,7 +138,7 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
     kept += [path.with_name(path.name + ".data") for path in kept if path.name]
     for output in outputs:
         if output is not None and any(_would_replace(output, path) for path in kept):
-            raise BadInputError(f"{output}: is read by this command: choose another output path")
+            raise BadInputError(f"{output}: is read by this command: choose another path")
 
 
 def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], force: bool) -> None:
@@ -265,6 +265,6 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
         name = error.filename
         if isinstance(name, str | bytes) and not Path(os.fsdecode(name)).is_relative_to(within):
             raise
-        remedy = _REMEDIES.get(error.errno or 0, "choose another output path")
+        remedy = _REMEDIES.get(error.errno or 0, "choose another path")
         reason = error.strerror or str(error)
         raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind.") from error

@@ -146,6 +146,7 @@ def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(save
         (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
         (("--ratio", 4, "--counts", f"words={os.devnull}"), 2, "cannot be read as an array"),
+        (("--ratio", 4, "--plot", "tried.png"), 2, "--plot: got tried.png, expected a name that ends in .svg"),
         (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is named for two outputs: give --plot a file of its own"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),

@@ -172,7 +172,7 @@ def test_any_error_leaves_things_as_they_were(tmp_path: Path, error: BaseExcepti
         (errno.EDQUOT, "quota"),
         (errno.EACCES, "may write"),
         (errno.EROFS, "read-only"),
-        (errno.EIO, "choose another output path"),
+        (errno.EIO, "choose another path"),
     ],
 )
 def test_write_errors_name_the_remedy(tmp_path: Path, number: int, remedy: str) -> None:

@@ -116,6 +116,8 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
     check_plots(", or leave --plot out")
     keep_inputs([plot], [model])
     check_once({"plot": plot, "output": output})
+    if plot.suffix.lower() != ".svg":
+        raise click.BadParameter(f"got {plot}, expected a name that ends in .svg", param_hint="--plot")
     with new_file(plot, force=force) as temporary:
         yield lambda report: draw(report, temporary)
 

@@ -79,8 +79,8 @@ class Output:
             def report(name: str, done: int, total: int) -> None:
                 if name not in tasks:
                     note_step(name)
-                    tasks[name] = bars.add_task(name, total=total)
-                bars.update(tasks[name], completed=done)
+                    tasks[name] = bars.add_task(name, total=None)  # moves, while nobody knows how far it is
+                bars.update(tasks[name], completed=done, total=total if done else None)
 
             yield report
 

@@ -25,11 +25,11 @@ from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.compression.sparse_codes import Codes, Dictionary, encode, price_of
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.table import check_count, checked_padding, is_number
+from edge_embed.layers.table import checked_count, checked_padding, is_number
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import MAX_NONZEROS, anchor_id_type
 
-_SAMPLE = 1 << 15  # rows that anchors are learned from, and more where there are
+SAMPLE = 1 << 15  # rows that anchors are learned from, and more where there are
 _ROWS_PER_ANCHOR = 16  # many anchors
 _LARGEST_SCALE = 2.0**126  # so that anchors are float32
 _MOST = 2  # times the mean: the weights of one row. Three times the mean gain 0.7 % of the error, in twice the time
@@ -78,9 +78,9 @@ def fit(
         BadInputError: for impossible sizes or counts, more nonzeros than can be stored, or numbers that float32 cannot
             hold; it names the row.
     """
-    check_count("num_anchors", num_anchors)
-    check_count("turns", turns)
-    check_count("seed", seed, least=0)
+    checked_count("num_anchors", num_anchors)
+    checked_count("turns", turns)
+    checked_count("seed", seed, least=0)
     padding_idx = checked_padding(padding_idx, table_size(weight)[0])
     table = DenseTable(weight, padding_idx, processes=processes)
     most = _most(table, num_anchors, nonzeros)
@@ -130,7 +130,7 @@ def _learned(
     """Anchors as they are stored, and the price of a weight with which rows have as many as they may."""
     random, scale, processes = np.random.default_rng(seed), _scale(table), table.processes
     learning = num_anchors, most, nonzeros, turns, random, on_block, processes
-    size = min(max(_SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
+    size = min(max(SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
     ids, drawn_weights = _drawn(weights, size, random)
     learned = learn(table.rows(ids) / scale, drawn_weights, *learning)
     anchors = processes.same(lambda: (learned * scale).float().numpy())  # each has solved for them by itself

@@ -1,7 +1,7 @@
 """A dense table to be compressed, read in blocks: it may be larger than the memory, a memory-mapped file for one."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,15 @@ def table_size(weight: Weight) -> tuple[int, int]:
     return int(n), int(dim)
 
 
+class _Measured(NamedTuple):
+    """Of some rows: the sum of all squares, the largest number without its sign, and lengths of rows."""
+
+    energy: float
+    largest: float
+    lengths: float
+    longest: float
+
+
 class DenseTable:
     """Rows [n, d] of any float type, as float64; the padding row reads as zero.
 
@@ -46,6 +55,12 @@ class DenseTable:
             padding row keeps its place; None for the order of ``weight``.
         processes: who shares the work on it, each with the whole table.
         rotation: R [d, d], whose transpose is its inverse: rows are read times its transpose.
+
+    Attributes:
+        energy: sum of all squares.
+        largest: the largest number, without its sign.
+        mean_length: of its rows.
+        longest: the length of the longest row.
 
     Raises:
         BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
@@ -67,18 +82,22 @@ class DenseTable:
         places = list(self.places(self.num_embeddings))
         measured = processes.gathered(places, lambda some: list(map(self._measure, some)))
         blocks = [block for part in measured for block in part]
-        self.energy = sum(squares for squares, _ in blocks)
-        self.largest = max(largest for _, largest in blocks)
+        self.energy = sum(block.energy for block in blocks)
+        self.largest = max(block.largest for block in blocks)
+        self.mean_length = sum(block.lengths for block in blocks) / self.num_embeddings
+        self.longest = max(block.longest for block in blocks)
 
-    def _measure(self, place: slice) -> tuple[float, float]:
-        """Sum of all squares there, and the largest number without its sign; looks at every number once."""
+    def _measure(self, place: slice) -> "_Measured":
+        """Looks at every number once."""
         block = self.stored(place)
         finite = block.float().isfinite().all(1)
         if not finite.all():
             first = place.start + int(finite.int().argmin())
             row = first if self._ids is None else int(self._ids[first])
             raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
-        return float(block.square().sum()), float(block.abs().max())
+        squares = block.square().sum(1)
+        lengths = squares.sqrt()
+        return _Measured(float(squares.sum()), float(block.abs().max()), float(lengths.sum()), float(lengths.max()))
 
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
         """All rows, filled up with zeros to ``rows``, in order.

@@ -22,7 +22,7 @@ from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 from edge_embed.packed.dpq import PackedDPQ
 
 _FAR_FROM_ONE = 30  # powers of two between the size of the numbers and 1 within which float32 holds their squares
@@ -80,8 +80,8 @@ def fit(
     n, dim = table_size(weight)
     layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
     check_switch("trainable", trainable)
-    check_count("runs", runs)
-    check_count("seed", seed, least=0)
+    checked_count("runs", runs)
+    checked_count("seed", seed, least=0)
     check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
     table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)

@@ -12,7 +12,7 @@ from torch import Tensor
 from edge_embed.compression.cores import balanced
 from edge_embed.compression.dense import DenseTable, Weight, moments, row_weights, table_size
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.layers.table import check_count, checked_padding
+from edge_embed.layers.table import checked_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
 
 
@@ -41,7 +41,7 @@ def fit(
         BadInputError: for impossible sizes or counts, or numbers that float32 cannot hold.
     """
     n, dim = table_size(weight)
-    check_count("rank", rank)
+    checked_count("rank", rank)
     padding_idx = checked_padding(padding_idx, n)
     table = DenseTable(weight, padding_idx, processes=processes)
     weights = row_weights(counts, n, padding_idx)

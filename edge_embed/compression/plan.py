@@ -24,7 +24,7 @@ from edge_embed.report.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
-_TRIES = 3  # settings that were near enough in draft
+_TRIES = 3  # settings that served in draft
 # Of three cores, and of two: an exported file has tables of one number of cores.
 _OF_OTHER_CORES = {"tt": ("low_rank",), "tr": ("low_rank",), "low_rank": ("tt", "tr")}
 
@@ -85,6 +85,15 @@ class Plan:
             expected = f"expected at least 1 and less than the {dense_bytes:,} bytes of the tables"
             raise BadInputError(f"budget: got {self.budget:,}, {expected}")
         return replace(self, budget=None, ratio=dense_bytes / self.budget)
+
+    def most_bytes(self, dense_bytes: int) -> int:
+        """That a packed table may take: by its ratio, or at least fewer than the dense one."""
+        return dense_bytes - 1 if self.ratio is None else max(1, int(dense_bytes / self.ratio))
+
+    def is_met(self, found: Fidelity) -> bool:
+        """Whether a packed table is as small and as near as wanted."""
+        is_near = self.min_cosine is None or found.mean_cosine >= self.min_cosine
+        return is_near and found.packed_bytes <= self.most_bytes(found.dense_bytes)
 
 
 def compress_tables(
@@ -173,7 +182,7 @@ def _compressed(
         fitted = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
         on_block(dense.num_embeddings)
         found = fidelity(dense, fitted.stored(table.rotates), counts, rows_of("comparison"))
-        if plan.min_cosine is None or found.mean_cosine >= plan.min_cosine:
+        if plan.is_met(found):
             break
     _check(found, setting, plan)
     if not trials:
@@ -216,7 +225,7 @@ def _settings(
     given = table.weight, table.padding_idx, counts
     search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates)
     if plan.ratio is not None:
-        return search.run(Goal(nbytes=max(1, int(table.weight.nbytes / plan.ratio))))
+        return search.run(Goal(nbytes=plan.most_bytes(table.weight.nbytes)))
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 
@@ -238,6 +247,11 @@ def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:
         raise SizeError(
             f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, no less than the "
             f"{found.dense_bytes:,} of the dense table: use smaller sizes"
+        )
+    if found.packed_bytes > (most := plan.most_bytes(found.dense_bytes)):
+        raise SizeError(
+            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, expected {most:,} or less: ask for a "
+            "little fewer, or for another method"
         )
     if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
         remedy = "use larger sizes" if plan.options else "allow more bytes or a lower cosine"

@@ -29,6 +29,7 @@ _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # times that the last two of them are halved, where one serves and the next does not
 _AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
 _FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
+_UNEVEN = 10  # mean lengths of a row, where the longest has more: of weights in int8 it would set the step of all
 _NEED_ALL = ("tt", "tr")  # of a train or ring that is fitted to some rows no other rows come
 
 OnTrial = Callable[[int, int], None]
@@ -102,7 +103,9 @@ class Search:
         self._measured = sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
-        self._value_type = "float16" if fits_float16 else "float32"
+        even = fits_float16 and table.longest <= _UNEVEN * table.mean_length
+        float_type = "float16" if fits_float16 else "float32"
+        self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}
         self._rotates = rotates
         able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
         names = able if method == AUTO else [method]
@@ -178,8 +181,8 @@ class Search:
 
     def _of_method(self, method: Method, nbytes: int) -> Iterator[Setting]:
         if method.rotates and self._rotates == "beside":
-            nbytes -= FLOAT_BYTES[self._value_type] * self._size[1] ** 2
-        return method.within(*self._size, max(0, nbytes), self._value_type)
+            nbytes -= FLOAT_BYTES[self._types["value_type"]] * self._size[1] ** 2
+        return method.within(*self._size, max(0, nbytes), self._types)
 
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)

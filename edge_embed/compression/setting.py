@@ -2,9 +2,10 @@
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
@@ -26,14 +27,16 @@ from edge_embed.packed.form import TableShape
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
-_ANCHORS = (16, 64, 256, 1024)
-_ROWS_FOR_EACH = 16  # code or anchor, of more than the fewest, at least: fewer say little of it
+_ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
+_FEWER = 0.9  # of the weights, at least, pay for twice as many anchors: rows come nearer
+_SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
 _DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
 
 OnBlock = Callable[[int], None]
+Types = Mapping[str, str]  # of numbers to store, by the name of the option of ``freeze``
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Setting:
 
     method: str
     options: Mapping[str, Any]
-    stored: Mapping[str, str] = field(default_factory=dict)
+    stored: Types = field(default_factory=dict)
 
     def __str__(self) -> str:
         sizes = (f"{_SHORT.get(name, name)}={value}" for name, value in self.options.items())
@@ -93,7 +96,7 @@ class Method:
             the options of a setting, kept, on_block and processes.
         sizes: names of those options.
         types: names of the options of ``freeze``.
-        within: for n, d, a number of bytes and the float type to store: the largest settings that take no more.
+        within: for n, d, a number of bytes and the types to store: the largest settings that take no more.
         learns: whether layers of it can be trained.
         rotates: whether rows of it are rotated.
     """
@@ -101,7 +104,7 @@ class Method:
     fit: Callable[..., CompressedEmbedding | Fitted]
     sizes: tuple[str, ...]
     types: tuple[str, ...]
-    within: Callable[[int, int, int, str], Iterator[Setting]]
+    within: Callable[[int, int, int, Types], Iterator[Setting]]
     learns: bool = True
     rotates: bool = False
 
@@ -119,15 +122,15 @@ def check_learns(method: str, trainable: bool) -> None:
         raise BadInputError(f"method: got {method!r} for layers that learn, expected one of {able}")
 
 
-def _too_many(count: int, counts: Sequence[int], n: int, dim: int, nbytes: int, value_type: str) -> bool:
-    """Whether so many codes or anchors [count, d] are more than n rows say something of, or than bytes are for."""
-    few_rows = count > counts[0] and _ROWS_FOR_EACH * count > n
-    return few_rows or FLOAT_BYTES[value_type] * count * dim > _LARGEST_SHARE * nbytes
+def _has_room(count: int, dim: int, nbytes: int, value_type: str) -> bool:
+    """Whether codes or anchors [count, d] leave enough of the bytes for the rows."""
+    return FLOAT_BYTES[value_type] * count * dim <= _LARGEST_SHARE * nbytes
 
 
-def _dpq_within(n: int, dim: int, nbytes: int, value_type: str, method: str = "dpq") -> Iterator[Setting]:
+def _dpq_within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq") -> Iterator[Setting]:
+    value_type = types["value_type"]
     for num_codes in _CODES:
-        if _too_many(num_codes, _CODES, n, dim, nbytes, value_type):
+        if num_codes > n or not _has_room(num_codes, dim, nbytes, value_type):
             break
         groups = (groups for groups in range(dim, 0, -1) if dim % groups == 0)
         shapes = (DPQShape(n, dim, num_codes, each, value_type=value_type) for each in groups)
@@ -136,17 +139,22 @@ def _dpq_within(n: int, dim: int, nbytes: int, value_type: str, method: str = "d
             yield Setting(method, options, {"value_type": value_type})
 
 
-def _ant_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
-    for num_anchors in _ANCHORS:
-        weight_type = "int8" if value_type == "float16" else value_type
-        empty = ANTShape(n, dim, num_anchors, 0, weight_type, value_type)
-        if _too_many(num_anchors, _ANCHORS, n, dim, nbytes, value_type):
-            break
-        one_each = ANTShape(n, dim, num_anchors, n, weight_type, value_type).nbytes - empty.nbytes
-        nonzeros = min((nbytes - empty.nbytes) // one_each, num_anchors, max(1, dim // _SPARSE))
-        if nonzeros > 0:
-            options = {"num_anchors": num_anchors, "nonzeros": nonzeros}
-            yield Setting("ant", options, {"weight_type": weight_type, "value_type": value_type})
+def _ant_within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    """Anchors that are few leave bytes for weights that bring little; those of which twice as many cost little are."""
+    stored = {"weight_type": types["weight_type"], "value_type": types["value_type"]}
+
+    def nonzeros(num_anchors: int) -> float:
+        if not _has_room(num_anchors, dim, nbytes, stored["value_type"]):
+            return 0
+        without, with_one = (ANTShape(n, dim, num_anchors, each, **stored).nbytes for each in (0, n))
+        room = (nbytes - without) / (with_one - without) * (_SAMPLED if n > ant.SAMPLE else 1)
+        most = min(num_anchors, max(1, dim // _SPARSE))
+        return most if room >= most else math.floor(10 * room) / 10
+
+    sizes = [(num_anchors, nonzeros(num_anchors)) for num_anchors in _ANCHORS]
+    for (num_anchors, each), (_, of_more) in pairwise([*sizes, (0, 0)]):
+        if each >= 1 and of_more < _FEWER * each:
+            yield Setting("ant", {"num_anchors": num_anchors, "nonzeros": each}, stored)
 
 
 def _decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
@@ -168,8 +176,8 @@ def _decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding
 
 def _cores_within(
     method: str, layer: type[TTEmbedding], ranks_of: Callable[[TTEmbedding], tuple[int, ...]]
-) -> Callable[[int, int, int, str], Iterator[Setting]]:
-    def within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+) -> Callable[[int, int, int, Types], Iterator[Setting]]:
+    def within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
         def size(rank: int) -> int:
             try:
                 pattern = layer(n, dim, rank=rank, device="meta")
@@ -177,17 +185,18 @@ def _cores_within(
                 return nbytes + 1
             ranks = ranks_of(pattern)
             sizes = zip(pattern.row_shape, ranks, pattern.col_shape, ranks[1:], strict=False)
-            return FLOAT_BYTES[value_type] * sum(map(math.prod, sizes))
+            return FLOAT_BYTES[types["value_type"]] * sum(map(math.prod, sizes))
 
         every = range(1, MAX_STATE + 1)
         if found := bisect_right(every, nbytes, key=size):
             rank = bisect_left(every, size(found), key=size) + 1  # of larger ones the cores are as large
-            yield Setting(method, {"rank": rank}, {"value_type": value_type})
+            yield Setting(method, {"rank": rank}, {"value_type": types["value_type"]})
 
     return within
 
 
-def _low_rank_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+def _low_rank_within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    value_type = types["value_type"]
     rank = nbytes // (FLOAT_BYTES[value_type] * (n + dim))
     if rank:
         yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
@@ -199,7 +208,7 @@ def _fit_rows(
     return rows.fit(weight, bits, padding_idx, processes=processes)
 
 
-def _rows_within(n: int, dim: int, nbytes: int, value_type: str) -> Iterator[Setting]:
+def _rows_within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
     every = range(rows.MOST_BITS, rows.FEWEST_BITS - 1, -1)
     if bits := next((bits for bits in every if rows.shape_of(n, dim, bits).nbytes <= nbytes), None):
         yield Setting("rows", {"bits": bits})

@@ -22,7 +22,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.layers.anchor_columns import AnchorColumns, table_state
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
-from edge_embed.layers.table import check_count, is_number
+from edge_embed.layers.table import checked_count, is_number
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class AnchorSearch:
     def __init__(self, optimizer: ProximalOptimizer, anchor_penalty: float, change: int = 1, most: int = 100) -> None:
         check_proximal(optimizer)
         for name, number in (("change", change), ("most", most)):
-            check_count(name, number)
+            checked_count(name, number)
         if isinstance(optimizer.optimizer, (torch.optim.LBFGS, torch.optim.Adafactor)):
             got = f"the state of {type(optimizer.optimizer).__name__} is not one of each number"
             raise BadInputError(f"{got}, so that anchors could not take theirs with them: use edge_embed.Yogi or Adam")
@@ -152,7 +152,7 @@ class AnchorSearch:
             table.load_state_dict(state)
 
     def _check_count(self, table: AnchorColumns, count: int) -> None:
-        check_count("num_anchors", count)
+        checked_count("num_anchors", count)
         if table.learns and count > self.most:
             raise BadInputError(f"most must be at least the {count} anchors that a table has, got {self.most}")
 

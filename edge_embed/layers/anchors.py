@@ -21,7 +21,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.layers.documents import Document, batches
-from edge_embed.layers.table import check_count, checked_counts
+from edge_embed.layers.table import checked_count, checked_counts
 
 
 def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) -> Tensor:
@@ -63,7 +63,7 @@ def highest_tfidf(
         BadInputError: if there is no document, not as many tokens are left, or ids are no integers.
         IdOutOfRangeError: for an id outside the table.
     """
-    check_count("num_embeddings", num_embeddings)
+    checked_count("num_embeddings", num_embeddings)
     terms, holders = np.zeros(num_embeddings, np.int64), np.zeros(num_embeddings, np.int64)
     total = 0
     for ids, owners in batches(documents, num_embeddings):
@@ -131,7 +131,7 @@ def _drawn(weights: Tensor, allowed: Tensor, generator: torch.Generator | None) 
 
 def _allowed(num_embeddings: int, num_anchors: int, skip: Iterable[int]) -> Tensor:
     """Which tokens may be anchors, bool [n]."""
-    check_count("num_anchors", num_anchors)
+    checked_count("num_anchors", num_anchors)
     allowed = torch.ones(num_embeddings, dtype=torch.bool)
     allowed[_ids(skip, num_embeddings, "skip")] = False
     if allowed.sum() < num_anchors:

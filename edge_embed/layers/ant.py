@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding, Memory, check_count
+from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count
 from edge_embed.ops import ant
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators
@@ -74,11 +74,10 @@ class ANTEmbedding(CompressedEmbedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
-        check_count("num_anchors", num_anchors)
-        self.num_anchors = num_anchors
+        self.num_anchors = checked_count("num_anchors", num_anchors)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.anchors = nn.Parameter(torch.empty(num_anchors, embedding_dim, **options))
-        self.transform = nn.Parameter(torch.empty(num_embeddings, num_anchors, **options))
+        self.anchors = nn.Parameter(torch.empty(self.num_anchors, self.embedding_dim, **options))
+        self.transform = nn.Parameter(torch.empty(self.num_embeddings, self.num_anchors, **options))
         self.reset_parameters()
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.documents import Batch, Document, batches
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 from edge_embed.ops.ids import check_id_range, integer_ids
 
 _Keys = np.ndarray[Any, np.dtype[np.int64]]
@@ -49,7 +49,7 @@ def count(
         IdOutOfRangeError: for an id outside the table.
     """
     for name, number in (("num_embeddings", num_embeddings), ("window", window)):
-        check_count(name, number)
+        checked_count(name, number)
     wanted = np.ones(num_embeddings, bool)
     if anchor_ids is not None:
         anchor_ids = integer_ids(anchor_ids).cpu()
@@ -82,7 +82,7 @@ def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
     if not isinstance(found, Cooccurrence):
         raise BadInputError(f"found: got a {type(found).__name__}, expected what cooccurrence.count gave")
     for name, number in (("num_embeddings", num_embeddings), ("width", width)):
-        check_count(name, number)
+        checked_count(name, number)
     check_id_range(found.pairs, num_embeddings)
     if width > num_embeddings:
         raise BadInputError(f"width must be at most the {num_embeddings} rows, got {width}")

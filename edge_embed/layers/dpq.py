@@ -30,7 +30,7 @@ from edge_embed.layers.dpq_options import (
     check_temperature,
 )
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding, Memory, is_recomputed
+from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, is_recomputed
 from edge_embed.ops import dpq
 from edge_embed.ops.dpq_distance import (
     Metric,
@@ -132,24 +132,25 @@ class DPQEmbedding(CompressedEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         is_vq = variant == "vq"
-        self.num_codes, self.num_groups = num_codes, num_groups
+        self.num_codes = num_codes = checked_count("num_codes", num_codes)
+        self.num_groups = num_groups = checked_count("num_groups", num_groups)
         self.variant, self.share_subspaces = variant, share_subspaces
         self.distance_norm, self.init_scale = distance_norm, init_scale
         self.query_init_scale = init_scale if query_init_scale is None else query_init_scale
         self.metric: Metric = metric or ("euclidean" if is_vq else "dot")
         self.tie_key_value = is_vq if tie_key_value is None else tie_key_value
-        self.key_dim = embedding_dim if key_dim is None else key_dim
+        self.key_dim = self.embedding_dim if key_dim is None else checked_count("key_dim", key_dim)
         check_switch("share_subspaces", share_subspaces)
         check_switch("tie_key_value", self.tie_key_value)
-        check_sizes(embedding_dim, num_codes, num_groups, self.key_dim, self.tie_key_value)
+        check_sizes(self.embedding_dim, num_codes, num_groups, self.key_dim, self.tie_key_value)
         check_scale("init_scale", init_scale)
         check_scale("query_init_scale", self.query_init_scale)
         check_method(variant, self.metric, self.tie_key_value, distance_norm, ema_decay)
         check_directions(self.metric, self.key_dim, num_groups)
         self.temperature = temperature
-        groups, width = 1 if share_subspaces else num_groups, embedding_dim // num_groups
+        groups, width = 1 if share_subspaces else num_groups, self.embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.query = nn.Parameter(torch.empty(num_embeddings, self.key_dim, **options))
+        self.query = nn.Parameter(torch.empty(self.num_embeddings, self.key_dim, **options))
         if not self.tie_key_value:
             self.key = nn.Parameter(torch.empty(groups, num_codes, self.key_dim // num_groups, **options))
         value = torch.empty(groups, num_codes, width, **options)

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import check_count, is_number
+from edge_embed.layers.table import is_number
 from edge_embed.ops.dpq_distance import METRICS
 
 Variant = Literal["sx", "vq"]
@@ -17,8 +17,6 @@ _MAX_CODES = 65536
 
 def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: int, tied: bool) -> None:
     """Raise `BadInputError` unless groups divide what they are groups of, and tied keys are as wide as values."""
-    for name, size in (("num_codes", num_codes), ("num_groups", num_groups), ("key_dim", key_dim)):
-        check_count(name, size)
     if not 2 <= num_codes <= _MAX_CODES:
         raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {num_codes}")
     for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 _DEFAULT_CORES = 3
@@ -50,7 +50,7 @@ def number_of_cores(
     if len(lengths) > 1:
         raise BadInputError(f"row_shape, col_shape and num_cores must speak of as many cores, got {sorted(lengths)}")
     count = lengths.pop() if lengths else _DEFAULT_CORES
-    check_count("num_cores", count)
+    count = checked_count("num_cores", count)
     if not MIN_CORES <= count <= MAX_CORES:
         raise BadInputError(f"a tensor train has {MIN_CORES} to {MAX_CORES} cores, got {count}")
     return count
@@ -64,9 +64,7 @@ def checked_numbers(name: str, numbers: Sequence[int], count: int) -> tuple[int,
     """
     if len(numbers) != count:
         raise BadInputError(f"{name} {list(numbers)} has {len(numbers)} numbers, expected {count}")
-    for k, number in enumerate(numbers):
-        check_count(f"{name}[{k}]", number)
-    return tuple(numbers)
+    return tuple(checked_count(f"{name}[{k}]", number) for k, number in enumerate(numbers))
 
 
 def _evenness(factors: tuple[int, ...]) -> float:

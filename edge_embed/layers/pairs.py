@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 from edge_embed.ops.ids import check_id_range
 
 
@@ -80,7 +80,7 @@ class Unrelated:
         Raises:
             BadInputError: if the count is not at least 1.
         """
-        check_count("count", count)
+        checked_count("count", count)
         drawn = torch.randint(self._count, (count,), generator=generator)
         places = drawn + torch.searchsorted(self._before, drawn, right=True)
         twice = 2 * self.num_embeddings - 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 
 
 class PenaltySchedule:
@@ -39,7 +39,7 @@ class PenaltySchedule:
         if not isinstance(points, Mapping) or not points:
             raise BadInputError(f"points must map numbers of steps to penalties, such as {{0: 1e-4}}, got {points!r}")
         for step in points:
-            check_count("a number of steps", step, least=0)
+            checked_count("a number of steps", step, least=0)
         self.optimizer = optimizer
         self.points = {step: checked_penalty(points[step]) for step in sorted(points)}
         self._steps = 0
@@ -62,7 +62,7 @@ class PenaltySchedule:
         """
         if not isinstance(state_dict, Mapping) or "steps" not in state_dict:
             raise BadInputError(f"got {state_dict!r:.80}, expected what PenaltySchedule.state_dict() gave: a 'steps'")
-        check_count("steps", state_dict["steps"], least=0)
+        checked_count("steps", state_dict["steps"], least=0)
         self._steps = state_dict["steps"]
         self._set()
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding, check_count
+from edge_embed.layers.table import CompressedEmbedding, checked_count
 from edge_embed.layers.tied_output import TiedOutput, checked_batch
 from edge_embed.ops.ids import check_id_range, integer_ids
 
@@ -29,7 +29,7 @@ def log_uniform(num_embeddings: int) -> Tensor:
     Raises:
         BadInputError: if the number is not at least 1.
     """
-    check_count("num_embeddings", num_embeddings)
+    checked_count("num_embeddings", num_embeddings)
     return (1 / torch.arange(1, num_embeddings + 1, dtype=torch.float64)).log1p()
 
 
@@ -44,7 +44,7 @@ def draw(chances: Tensor, count: int, generator: torch.Generator | None = None) 
     Raises:
         BadInputError: if the count is not at least 1, or for chances that are not finite, below 0 or all 0.
     """
-    check_count("count", count)
+    checked_count("count", count)
     total = _shares(chances).cumsum(0)
     points = torch.rand(count, dtype=total.dtype, generator=generator) * total[-1]
     return torch.searchsorted(total, points.to(total.device), right=True).clamp(max=len(total) - 1)

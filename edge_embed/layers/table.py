@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from numbers import Real
+from operator import index
 from typing import Any, NamedTuple, Self, TypeGuard
 
 import torch
@@ -49,10 +50,9 @@ class CompressedEmbedding(nn.Module, ABC):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, size in (("num_embeddings", num_embeddings), ("embedding_dim", embedding_dim)):
-            check_count(name, size)
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = checked_padding(padding_idx, num_embeddings)
+        self.num_embeddings = checked_count("num_embeddings", num_embeddings)
+        self.embedding_dim = checked_count("embedding_dim", embedding_dim)
+        self.padding_idx = checked_padding(padding_idx, self.num_embeddings)
         self.dtype = dtype or torch.get_default_dtype()
         if not self.dtype.is_floating_point:
             raise BadInputError(f"dtype must be a float type, got {self.dtype}")
@@ -379,14 +379,24 @@ def is_recomputed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
-def check_count(name: str, count: object, least: int = 1) -> None:
-    """Raise `BadInputError` unless ``count`` is an integer and at least ``least``."""
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise BadInputError(f"{name} must be an integer, got {count!r}")
-    if count < least:
-        raise BadInputError(f"{name} must be at least {least}, got {count}")
-    if count > _MOST:
-        raise BadInputError(f"{name} must be at most {_MOST}, got {count:.3g}")
+def checked_count(name: str, count: object, least: int = 1) -> int:
+    """The number; raise `BadInputError` unless it is an integer, of Python or of numpy, and at least ``least``."""
+    number = _integer(count)
+    if number is None:
+        raise BadInputError(f"{name} must be an integer, got {count!r:.80}")
+    if number < least:
+        raise BadInputError(f"{name} must be at least {least}, got {number}")
+    if number > _MOST:
+        raise BadInputError(f"{name} must be at most {_MOST}, got {number:.3g}")
+    return number
+
+
+def _integer(value: object) -> int | None:
+    """As an ``int``, if it is one or stands for one, as those of numpy do."""
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -412,8 +422,9 @@ def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
     """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:
         return None
-    if not isinstance(padding_idx, int) or isinstance(padding_idx, bool):
+    row = _integer(padding_idx)
+    if row is None:
         raise BadInputError(f"padding_idx must be an integer or None, got {padding_idx!r:.80}")
-    if not -num_embeddings <= padding_idx < num_embeddings:
-        raise BadInputError(f"padding_idx {padding_idx} is outside a table of {num_embeddings} rows")
-    return padding_idx % num_embeddings
+    if not -num_embeddings <= row < num_embeddings:
+        raise BadInputError(f"padding_idx {row} is outside a table of {num_embeddings} rows")
+    return row % num_embeddings

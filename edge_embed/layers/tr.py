@@ -9,7 +9,7 @@ ring with R_0 = R_N = 1, so the packed form and every stage behind it are those 
 from collections.abc import Sequence
 
 from edge_embed.layers.factorization import checked_numbers
-from edge_embed.layers.table import check_count
+from edge_embed.layers.table import checked_count
 from edge_embed.layers.tt import TTEmbedding
 
 
@@ -47,8 +47,7 @@ class TREmbedding(TTEmbedding):
         if isinstance(rank, Sequence):
             given = checked_numbers("rank", rank, count)
             return *given, given[0]
-        check_count("rank", rank)
-        return (rank,) * (count + 1)
+        return (checked_count("rank", rank),) * (count + 1)
 
     @staticmethod
     def _rank_for(ranks: Sequence[int]) -> Sequence[int]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers import factorization
-from edge_embed.layers.table import CompressedEmbedding, Memory, check_count, is_number
+from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
@@ -87,8 +87,8 @@ class TTEmbedding(CompressedEmbedding):
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         self._set_row_order(row_order, device)
         count = factorization.number_of_cores(num_cores, row_shape, col_shape)
-        rows = factorization.row_shape(num_embeddings, count) if row_shape is None else row_shape
-        columns = factorization.column_shape(embedding_dim, count) if col_shape is None else col_shape
+        rows = factorization.row_shape(self.num_embeddings, count) if row_shape is None else row_shape
+        columns = factorization.column_shape(self.embedding_dim, count) if col_shape is None else col_shape
         self.row_shape = factorization.checked_numbers("row_shape", rows, count)
         self.col_shape = factorization.checked_numbers("col_shape", columns, count)
         self._check_columns()
@@ -97,7 +97,7 @@ class TTEmbedding(CompressedEmbedding):
         elif rank is None or ratio is not None:
             raise BadInputError(f"give either rank or ratio, got rank {rank!r:.80} and ratio {ratio!r:.80}")
         self.ranks = self._ranks(rank)
-        TTShape(num_embeddings, self.row_shape, self.col_shape, self.ranks)  # refuses what cannot be packed later
+        TTShape(self.num_embeddings, self.row_shape, self.col_shape, self.ranks)  # refuses what cannot be packed later
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))
         self.reset_parameters()
@@ -127,7 +127,7 @@ class TTEmbedding(CompressedEmbedding):
         count = len(self.row_shape)
         if isinstance(rank, Sequence):
             return 1, *factorization.checked_numbers("rank", rank, count - 1), 1
-        check_count("rank", rank)
+        rank = checked_count("rank", rank)
         sizes = [i * j for i, j in zip(self.row_shape, self.col_shape, strict=True)]
         return 1, *(min(rank, math.prod(sizes[:k]), math.prod(sizes[k:])) for k in range(1, count)), 1
 

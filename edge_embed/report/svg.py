@@ -13,7 +13,7 @@ def check_plots(otherwise: str = "") -> None:
     """Refuse to begin what could not be drawn.
 
     Args:
-        otherwise: what the user can do beside installing matplotlib.
+        otherwise: what the user can do beside installing it.
 
     Raises:
         BadInputError: if matplotlib is not installed.
@@ -21,7 +21,7 @@ def check_plots(otherwise: str = "") -> None:
     try:
         import matplotlib.figure  # noqa: F401, PLC0415
     except ImportError as error:
-        remedy = f"python -m pip install matplotlib{otherwise}"
+        remedy = f"python -m pip install 'edge-embed[report]'{otherwise}"
         raise BadInputError(f"plots: matplotlib cannot be imported ({error}): {remedy}") from error
 
 

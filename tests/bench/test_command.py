@@ -90,7 +90,7 @@ def test_without_matplotlib_plots_are_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run(*TINY, "--plot", tmp_path)
     assert result.exit_code == 2
-    assert "pip install matplotlib" in result.stderr
+    assert "pip install 'edge-embed[report]'" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_counts_move_the_error_to_rare_rows():
 def test_rows_that_never_come_up_make_no_anchor():
     weight = torch.cat([combinations(40, 16, 4, 1), combinations(400, 16, 4, 1, seed=9)])
     counts = torch.cat([torch.ones(40), torch.zeros(400)])
-    with mock.patch.object(ant, "_SAMPLE", 30):
+    with mock.patch.object(ant, "SAMPLE", 30):
         left = (all_rows(ant.fit(weight, 4, 1, counts=counts)) - weight).square().sum(1)
     assert left[:40].sum() < 1e-9 < left[40:].sum()
 
@@ -194,7 +194,7 @@ def test_the_trainable_layer_is_the_frozen_one_and_learns():
 def test_the_same_seed_gives_the_same_layer_and_torch_draws_nothing():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    with mock.patch.object(ant, "_SAMPLE", 20):
+    with mock.patch.object(ant, "SAMPLE", 20):
         first, again, other = (ant.fit(WEIGHT, 10, 2, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
     assert not torch.equal(first["anchors"], other["anchors"])
@@ -215,7 +215,7 @@ def test_blocks_give_what_the_whole_table_gives():
 
 def test_a_sample_is_enough():
     weight = combinations(2000, 16, 8, 1)
-    with mock.patch.object(ant, "_SAMPLE", 200):
+    with mock.patch.object(ant, "SAMPLE", 200):
         layer = ant.fit(weight, 8, 1, counts=torch.arange(2000.0).add(1).reciprocal())
     assert error(layer, weight) < 1e-5
 

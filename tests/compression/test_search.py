@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from edge_embed.compression import search
+from edge_embed.compression import setting as setting_module
 from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.plan import Plan, compress_tables
@@ -117,8 +118,44 @@ def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("method", METHODS)
 def test_settings_within_some_bytes_take_no_more(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
-        for setting in METHODS[method].within(600, 16, nbytes, "float16"):
+        for setting in METHODS[method].within(600, 16, nbytes, {"value_type": "float16", "weight_type": "int8"}):
             assert setting.fit(ROWS).layer.to_packed().nbytes <= nbytes
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "nbytes", "best"), [(300, 30_000, 64), (300, 7500, 16), (1000, 50_000, 96), (1000, 25_000, 48)]
+)
+def test_anchors_are_as_many_as_pay(num_rows: int, nbytes: int, best: int) -> None:
+    """The best numbers were found by trying many on rows of a real table, 100 wide: one near by is in the grid."""
+    types = {"value_type": "float16", "weight_type": "int8"}
+    found = [setting.options["num_anchors"] for setting in METHODS["ant"].within(num_rows, 100, nbytes, types)]
+    assert min(abs(np.log2(num_anchors / best)) for num_anchors in found) <= 0.6
+    assert len(found) <= 3
+
+
+@pytest.mark.parametrize("length", [30, 3000])
+def test_one_long_row_does_not_set_the_step_of_all(length: float) -> None:
+    rows = ROWS.clone()
+    rows[7] *= length
+    table = FoundTable("words", rows, None, 1, looks_up=True)
+    _, (report,) = compress_tables([table], {}, Plan("ant", ratio=4))
+    assert "weights float16" in report.setting
+    assert report.fidelity.mean_cosine > 0.95
+    _, (report,) = compress_tables([table], {}, Plan(ratio=4))
+    assert {trial.method for trial in report.trials} == set(METHODS) - {"opq"}
+
+
+def test_bytes_are_kept_where_a_sample_says_how_many_weights_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other rows they may be more by a hundredth."""
+    random = np.random.default_rng(1)
+    many = CENTRES[random.integers(0, 20, 40_000)] + 0.3 * random.standard_normal((40_000, 16))
+    table = FoundTable("words", torch.from_numpy(many).float(), None, 1, looks_up=True)
+    _, (report,) = compress_tables([table], {}, Plan("ant", ratio=8))
+    assert 8 <= report.fidelity.ratio < 8.5
+    monkeypatch.setattr(setting_module, "_SAMPLED", 1.1)
+    monkeypatch.setattr(search, "bytes_of", lambda shape, num_rows: 1)
+    with pytest.raises(SizeError, match=r"ant A=\d+.*: takes [\d,]+ bytes, expected 320,000 or less: ask for a little"):
+        compress_tables([table], {}, Plan("ant", ratio=8))
 
 
 def test_numbers_that_float16_cannot_hold_stay_float32() -> None:
@@ -213,7 +250,7 @@ def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     cosines = []
     for given in ({}, {"words": counts}):
-        layers, _ = compress_tables([table], given, Plan(method, ratio=8))
+        layers, _ = compress_tables([table], given, Plan(method, ratio=6))
         rows = layers["words"].rows(torch.arange(60)).detach()
         cosines.append(float(torch.cosine_similarity(rows, ROWS[:60].double()).mean()))
     assert cosines[1] > cosines[0]

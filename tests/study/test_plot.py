@@ -68,6 +68,8 @@ def test_what_cannot_be_drawn_is_refused_and_leaves_no_file(tmp_path, monkeypatc
     assert "svg" in target.read_text()
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BadInputError, match=r"plots: matplotlib cannot be imported .*pip install matplotlib"):
+    with pytest.raises(
+        BadInputError, match=r"plots: matplotlib cannot be imported .*pip install 'edge-embed\[report\]'"
+    ):
         draw(numbers, tmp_path / "other.svg")
     assert not (tmp_path / "other.svg").exists()

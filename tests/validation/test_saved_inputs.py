@@ -117,7 +117,7 @@ def test_what_is_read_is_never_replaced_not_even_by_force(inline, tmp_path, opti
     for path in (inline.path, tmp_path / "x.npz"):
         before = path.read_bytes()
         options = ValidationOptions(iterations=0, inputs=tmp_path / "x.npz", force=True, **{option: path})
-        with pytest.raises(BadInputError, match="is read by this command: choose another output path"):
+        with pytest.raises(BadInputError, match="is read by this command: choose another path"):
             workflow.validate(inline.program, inline.path, options=options)
         assert path.read_bytes() == before
 

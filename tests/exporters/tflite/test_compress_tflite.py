@@ -136,7 +136,7 @@ def test_what_cannot_be_is_told(wanted, message, dense, tmp_path):
 
 def test_the_file_itself_is_kept(dense, tmp_path):
     before = dense.read_bytes()
-    assert "choose another output path" in run("compress", dense, "-o", dense, "--ratio", 4, "--force").stderr
+    assert "choose another path" in run("compress", dense, "-o", dense, "--ratio", 4, "--force").stderr
     with pytest.raises(BadInputError, match="output: got none"):
         edge_embed.compress(dense, "dpq", **SIZES)
     once = tmp_path / "once.tflite"

@@ -1,0 +1,35 @@
+"""Bars on a terminal: they move while nobody knows how far a step is, and then say it."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from edge_embed.cli import output
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
+    """Those that a command makes, on what is taken for a terminal."""
+    made: list[Progress] = []
+
+    class Kept(Progress):
+        def __init__(self, *columns: object, **options: object) -> None:
+            super().__init__(*columns, **options)
+            made.append(self)
+
+    monkeypatch.setattr(output, "Progress", Kept)
+    monkeypatch.setattr(output, "Console", lambda stderr: Console(file=StringIO(), force_terminal=True))
+    return made
+
+
+def test_a_bar_moves_until_something_is_done(bars: list[Progress]) -> None:
+    with output.Output(as_json=False, quiet=False).progress() as report:
+        report("words: dpq", 0, 10)
+        (task,) = bars[0].tasks
+        assert (task.total, task.completed, task.finished) == (None, 0, False)  # without a total rich lets it move
+        report("words: dpq", 5, 10)
+        assert (task.total, task.percentage) == (10, 50)
+        report("words: dpq", 10, 10)
+        assert task.finished
