@@ -28,7 +28,7 @@ from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
 _ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
-_FEWER = 0.9  # of the weights, at least, pay for twice as many anchors: rows come nearer
+_FEWER = 0.9  # of the weights with twice as many anchors bring rows nearer
 _SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
 _DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
 _SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
@@ -140,7 +140,7 @@ def _dpq_within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq"
 
 
 def _ant_within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
-    """Anchors that are few leave bytes for weights that bring little; those of which twice as many cost little are."""
+    """Numbers of anchors of which twice as many would cost a tenth of the weights: up to there more of them pay."""
     stored = {"weight_type": types["weight_type"], "value_type": types["value_type"]}
 
     def nonzeros(num_anchors: int) -> float:

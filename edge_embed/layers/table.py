@@ -193,8 +193,8 @@ class CompressedEmbedding(nn.Module, ABC):
     def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Products with every row of the table: [*, d] -> [*, n].
 
-        Rows are computed by blocks of 2^20 numbers, but while the layer learns from d or more hidden states: it keeps
-        all rows then, which are no more numbers than the logits.
+        Rows are computed by blocks of 2^20 numbers, but while the layer learns on the CPU from d or more hidden states:
+        it keeps all rows then, which are no more numbers than the logits.
 
         Args:
             hidden: [*, d].
@@ -229,7 +229,9 @@ class CompressedEmbedding(nn.Module, ABC):
         """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
         flat = hidden.reshape(-1, self.embedding_dim)  # [B, d]
         _, end = next(row_blocks(self.num_embeddings, self.embedding_dim))
-        if end == self.num_embeddings or len(flat) >= self.embedding_dim:
+        # On an accelerator no kernel is there to find distances of DPQ again: all rows would keep K D numbers each.
+        are_few = hidden.device.type == "cpu" and len(flat) >= self.embedding_dim
+        if end == self.num_embeddings or are_few:
             return _logits_of_all_rows(self, hidden, bias)
         logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]
         result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
@@ -264,7 +266,7 @@ class CompressedEmbedding(nn.Module, ABC):
 def _logits_of_all_rows(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
     """Logits [*, n] of rows that stay for the way back, which takes less time.
 
-    For a small table, and where there are as many hidden states as columns: there are more logits than numbers of rows.
+    For a small table, and one of fewer numbers than the logits.
     """
     ids = slice(0, layer.num_embeddings)
     own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
