@@ -31,7 +31,7 @@ _ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
 _FEWER = 0.9  # of the weights with twice as many anchors bring rows nearer
 _SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
 _DRAFT = {"dpq": {"runs": 1}, "opq": {"runs": 1}, "ant": {"turns": 5}}  # not quite the best, and sooner
-_SPARSE = 8  # columns for each weight of a row of ANT, at least: with more weights its lookup takes long
+_SPARSE = 8  # weights of a row of ANT, at most, or as many columns for each: with more its lookup takes long
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
 
@@ -148,7 +148,7 @@ def _ant_within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting
             return 0
         without, with_one = (ANTShape(n, dim, num_anchors, each, **stored).nbytes for each in (0, n))
         room = (nbytes - without) / (with_one - without) * (_SAMPLED if n > ant.SAMPLE else 1)
-        most = min(num_anchors, max(1, dim // _SPARSE))
+        most = min(num_anchors, dim, max(_SPARSE, dim // _SPARSE))
         return most if room >= most else math.floor(10 * room) / 10
 
     sizes = [(num_anchors, nonzeros(num_anchors)) for num_anchors in _ANCHORS]
