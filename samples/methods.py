@@ -49,7 +49,7 @@ def tied_sx(width: int, num_groups: int) -> MakeTable:
 def ant(
     width: int, num_anchors: int, layer: type[edge_embed.ANTEmbedding] = edge_embed.ANTEmbedding, **options: Any
 ) -> MakeTable:
-    """ANT. Anchors begin around zero: as they are drawn all of them are positive, and all rows alike at first."""
+    """ANT, whose anchors begin large."""
     return lambda rows: layer(rows, width, num_anchors, padding_idx=0, **options).start_from(
         vectors=torch.randn(num_anchors, width)
     )

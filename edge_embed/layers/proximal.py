@@ -2,16 +2,16 @@
 
     T = max(T - step * penalty, 0)          (eq. 3; on all rows, after every step)
 
-``step`` is what the optimiser multiplies a gradient with: its learning rate, or, where it adapts one to each number,
-that one. A number that gets small gradients is then thresholded as much faster as it would learn faster, and rows
-that never come up become empty.
+By default ``step`` is what the optimiser multiplies a gradient with: its learning rate, or, where it adapts one to each
+number, that one. A number that gets small gradients is then thresholded as much faster as it would learn faster, and
+rows that never come up become empty. With ``threshold="plain"`` it is the learning rate of any optimiser.
 
-Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 1; the adaptive
-step is that of the authors' released code.
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 1, whose step is
+the learning rate; the adaptive step is that of the authors' released code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from edge_embed.layers.table import is_number
 from edge_embed.layers.yogi import Yogi, corrected_rate
 
 Step = Tensor | float
+Threshold = Literal["adaptive", "plain"]
 
 
 class ProximalOptimizer(Optimizer):
@@ -47,16 +48,20 @@ class ProximalOptimizer(Optimizer):
             training.
         unpenalized: entries of the transform of a layer that the penalty leaves alone, the zeros of S(G) in eq. (32),
             as int64 [2, E] of rows and anchors; `edge_embed.layers.pairs.entries` makes them of related tokens.
+        threshold: ``"adaptive"`` follows the step of each number, as the authors' code does; ``"plain"`` is the
+            learning rate times the penalty for all, as Algorithm 1 is printed. Rows that never come up then shrink as
+            others do, and with adaptive optimisers useful penalties are larger by some powers of ten.
 
     Raises:
         BadInputError: if ``optimizer`` is none or wraps one already, if there is no such layer, if its transform is not
-            among the parameters of the optimiser, if entries are of another layer or lie outside its transform, or if
-            the penalty is negative or not a finite number, also when it is set later.
+            among the parameters of the optimiser, if entries are of another layer or lie outside its transform, if
+            there is no such threshold, or if the penalty is negative or no finite number, also when it is set later.
     """
 
     optimizer: Optimizer
     layers: list[ANTEmbedding]
     unpenalized: dict[ANTEmbedding, Tensor]
+    threshold: Threshold = "adaptive"
 
     def __init__(
         self,
@@ -64,6 +69,8 @@ class ProximalOptimizer(Optimizer):
         layers: nn.Module | Iterable[nn.Module],
         penalty: float,
         unpenalized: Mapping[ANTEmbedding, Tensor] | None = None,
+        *,
+        threshold: Threshold = "adaptive",
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, ProximalOptimizer):
             expected = "expected one of torch.optim or edge_embed.Yogi, as ProximalOptimizer(optimizer, model, penalty)"
@@ -73,7 +80,10 @@ class ProximalOptimizer(Optimizer):
             expected = "expected the entries of each layer, such as {layer: entries}"
             raise BadInputError(f"unpenalized: got a {type(unpenalized).__name__}, {expected}")
         entries = {layer: _checked_entries(layer, given, found) for layer, given in (unpenalized or {}).items()}
-        self.__setstate__({"optimizer": optimizer, "layers": found, "penalty": penalty, "unpenalized": entries})
+        if threshold not in ("adaptive", "plain"):
+            raise BadInputError(f'threshold must be "adaptive" or "plain", got {threshold!r:.80}')
+        state = {"optimizer": optimizer, "layers": found, "penalty": penalty, "unpenalized": entries}
+        self.__setstate__({**state, "threshold": threshold})
         if not self.layers:
             raise BadInputError("found no trainable ANTEmbedding: give the model that holds it, before freezing")
         held = {id(parameter) for _, parameter in self._held()}
@@ -120,7 +130,8 @@ class ProximalOptimizer(Optimizer):
             free = self._free(layers[id(parameter)])
             kept = parameter[free]
             if self.penalty > 0:
-                parameter.sub_(_step(self.optimizer, group, parameter), alpha=self.penalty)
+                step = group["lr"] if self.threshold == "plain" else _step(self.optimizer, group, parameter)
+                parameter.sub_(step, alpha=self.penalty)
                 parameter[free] = kept
             parameter.clamp_(min=0)
 
@@ -163,7 +174,7 @@ class ProximalOptimizer(Optimizer):
         self.optimizer.add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("optimizer", "layers", "penalty", "unpenalized")
+        names = ("optimizer", "layers", "penalty", "unpenalized", "threshold")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

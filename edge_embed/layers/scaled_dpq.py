@@ -76,9 +76,7 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         """The layer as it is: it is frozen already."""
         return self
 
-    def training_rows(
-        self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
-    ) -> Tensor:
+    def training_rows(self, own: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
         """Never called: a frozen table has no rows in training.
 
         Raises:

@@ -89,15 +89,12 @@ class CompressedEmbedding(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def training_rows(
-        self, own: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
-    ) -> Tensor:
+    def training_rows(self, own: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
         """Rows as the method trains them, differentiable.
 
         Args:
             own: what a row has for itself: rows [B, *] of `own_rows`, or without those its id, int64 [B], in range.
             counts: how often each comes up in the step, int64 [B]; 0 for the padding row.
-            share: what a regularisation term of the method counts: the part of a step's rows that these are.
             update: whether statistics of the method follow these rows; false where rows are computed again.
             memory: what the method wants to know when it computes these rows again; it fills an empty one.
 
@@ -105,11 +102,9 @@ class CompressedEmbedding(nn.Module, ABC):
             [B, d]; the padding row may hold anything.
         """
 
-    def training_block(
-        self, begin: int, end: int, own: Tensor, counts: Tensor, share: float, update: bool, memory: Memory
-    ) -> Tensor:
+    def training_block(self, begin: int, end: int, own: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
         """`training_rows` of the ids begin .. end - 1, for which a method may have a shorter way."""
-        return self.training_rows(own, counts, share, update, memory)
+        return self.training_rows(own, counts, update, memory)
 
     @property
     @abstractmethod
@@ -368,8 +363,7 @@ def _block(layer: CompressedEmbedding, place: slice, own: Tensor, update: bool, 
     if layer.padding_idx is not None and place.start <= layer.padding_idx < place.stop:
         padding = layer.padding_idx - place.start
         counts[padding] = 0
-    share = (len(counts) - (padding is not None)) / max(1, layer.num_embeddings - (layer.padding_idx is not None))
-    rows = layer.training_block(place.start, place.stop, own, counts, share, update, memory)
+    rows = layer.training_block(place.start, place.stop, own, counts, update, memory)
     return _Block(place, padding, own, rows)
 
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers import factorization
+from edge_embed.layers import core_orders, factorization
+from edge_embed.layers.core_orders import CoreOrder
 from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, is_number
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
@@ -177,11 +178,29 @@ class TTEmbedding(CompressedEmbedding):
         num_embeddings: int,
         padding_idx: int | None = None,
         row_order: Tensor | None = None,
+        *,
+        order: CoreOrder = "edge-embed",
+        col_shape: Sequence[int] | None = None,
     ) -> Self:
-        """A trainable layer over a copy of ``cores`` made elsewhere, [I_k, R_{k-1}, J_k, R_k] each, of one type.
+        """A trainable layer over a copy of ``cores`` made elsewhere, of one type.
+
+        Cores do not tell the order of their digits, and in another one the rows are wrong: it has to be named.
+        `edge_embed.layers.core_orders` draws all of them. The order of this layer is
+
+            id = (i_1 I_2 + i_2) I_3 + i_3     column = (j_1 J_2 + j_2) J_3 + j_3     core k: [I_k, R_{k-1}, J_k, R_k]
+
+        Args:
+            cores: G_1 ... G_N.
+            num_embeddings: rows n; with ``tt-pytorch-rows`` and ``hetu``, whose rows take an order, I_1 ... I_N.
+            padding_idx: as for the layer.
+            row_order: as for the layer; for each id its row in the numbering of ``order``.
+            order: ``edge-embed``, ``paper`` (eq. 1 and appendix A), ``tt-pytorch``, ``tt-pytorch-rows`` (which gathers
+                rows by ind2sub), ``tltorch``, ``fbtt`` or ``hetu``.
+            col_shape: J_1 ... J_N of cores of ``fbtt`` and ``hetu``, which do not tell it.
 
         Raises:
-            BadInputError: if they are no tensors, or do not fit one another, or n; if ``row_order`` is no permutation.
+            BadInputError: if they are no tensors, or do not fit one another, or n, or ``order``; if ``row_order`` is no
+                permutation.
         """
         if not all(isinstance(core, Tensor) for core in cores):
             got = ", ".join(sorted({type(core).__name__ for core in cores}))
@@ -189,11 +208,26 @@ class TTEmbedding(CompressedEmbedding):
         types = {core.dtype for core in cores}
         if len(types) != 1:
             raise BadInputError(f"cores: got {', '.join(sorted(map(str, types)))}, expected one type")
+        cores = core_orders.own_cores(cores, order, col_shape)
         layer = cls._for_shapes([core.shape for core in cores], num_embeddings, padding_idx, *types)
         copies = (core.detach().clone(memory_format=torch.contiguous_format) for core in cores)
         layer.cores = nn.ParameterList(map(nn.Parameter, copies))
-        layer._set_row_order(row_order, cores[0].device)
+        layer._set_row_order(layer._placed(row_order, order), cores[0].device)
         return layer
+
+    def _placed(self, row_order: Tensor | None, order: CoreOrder) -> Tensor | None:
+        """An order of rows in the numbering of a library, in that of the cores."""
+        places = core_orders.row_places(self.row_shape, order)
+        if places is None:
+            return row_order
+        if self.spare_rows:
+            got, expected = f"got {self.num_embeddings} with order {order!r}", len(places)
+            reason = "as its ids are spread over all rows of the cores"
+            raise BadInputError(f"num_embeddings: {got}, expected {expected}, the product of I, {reason}")
+        if row_order is None:
+            return places
+        checked_row_order(row_order.cpu().numpy(), self.num_embeddings, self.padding_idx)
+        return places[row_order.cpu()]
 
     @classmethod
     def from_packed(cls, packed: PackedTT) -> Self:
@@ -317,18 +351,14 @@ class TTEmbedding(CompressedEmbedding):
             return tt.TT, (self._cores(), self.num_embeddings, self.padding_idx)
         return tt.ORDERED, (self._cores(), self.row_order, self.num_embeddings, self.padding_idx)
 
-    def training_rows(
-        self, ids: Tensor, counts: Tensor, share: float = 1.0, update: bool = True, memory: Memory | None = None
-    ) -> Tensor:
+    def training_rows(self, ids: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
         """Rows [B, d] of ids int64 [B] by eq. (1)."""
         return tt.chain(ids if self.row_order is None else tt.placed(ids, self.row_order), self._cores())
 
-    def training_block(
-        self, begin: int, end: int, own: Tensor, counts: Tensor, share: float, update: bool, memory: Memory
-    ) -> Tensor:
+    def training_block(self, begin: int, end: int, own: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
         """Rows that follow each other have most digits in common, but in an order of their own."""
         if self.row_order is not None:
-            return self.training_rows(own, counts, share, update, memory)
+            return self.training_rows(own, counts, update, memory)
         return tt.block(begin, end, self._cores())
 
     def extra_repr(self) -> str:

@@ -19,18 +19,22 @@ from edge_embed.ops.dpq_distance import (
     training_codes,
     training_responses,
 )
+from edge_embed.ops.logits import row_blocks
 
 
 class _SoftChoice(torch.autograd.Function):
-    """Pass rows [B, d] through, and let distances learn as if the rows were the softmax over them times the values."""
+    """Pass rows [B, d] through, and let distances learn as if the rows were the softmax over them times the values.
+
+    So do the values where ``soft_values`` is true.
+    """
 
     @staticmethod
-    def forward(rows: Tensor, response: Tensor, value: Tensor, temperature: float) -> Tensor:
+    def forward(rows: Tensor, response: Tensor, value: Tensor, temperature: float, soft_values: bool) -> Tensor:
         return rows.view_as(rows)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, float], output: Tensor) -> None:
-        _, response, value, ctx.temperature = inputs
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, float, bool], output: Tensor) -> None:
+        _, response, value, ctx.temperature, ctx.soft_values = inputs
         ctx.save_for_backward(response, value)
 
     @staticmethod
@@ -43,7 +47,14 @@ class _SoftChoice(torch.autograd.Function):
         of_choice = (value @ groups).to(probability.dtype)  # [D, K, B]
         # p (g - sum(p g)) in one pass
         learned = torch.ops.aten._softmax_backward_data(of_choice, probability, 1, response.dtype)
-        return gradient, learned / ctx.temperature, None, None
+        of_value = _of_soft_value(probability, groups, value) if ctx.soft_values else None
+        return gradient, learned / ctx.temperature, of_value, None, None
+
+
+def _of_soft_value(probability: Tensor, groups: Tensor, value: Tensor) -> Tensor:
+    """What values [G, K, s] learn from p [D, K, B] and a gradient of rows [D, s, B]: p g."""
+    learned = probability.to(value.dtype) @ groups.transpose(1, 2)  # [D, K, s]
+    return learned if len(value) == len(learned) else learned.sum(0, keepdim=True)
 
 
 class _SoftRows(torch.autograd.Function):
@@ -67,7 +78,7 @@ class _SoftRows(torch.autograd.Function):
 
             def rows(query: Tensor, weights: Tensor, value: Tensor) -> Tensor:
                 response = training_responses(query, weights, ctx.metric)
-                return _soft_choice(response, value, code, ctx.temperature)
+                return _soft_choice(response, value, code, ctx.temperature, soft_values=False)
 
             return *learned_by_torch(rows, [query, weights, value], [gradient]), None, None, None
         of = dpq_kernels.distances(query, weights, ctx.metric)
@@ -81,10 +92,14 @@ def softmax_rows(
     metric: Metric,
     temperature: float,
     memory: MutableMapping[str, Tensor],
+    soft_values: bool = False,
 ) -> Tensor:
-    """SX, eq. (4) and (5): H_j = (p - sg(p - one)) V_j with p = softmax(r_j / tau) and one = onehot(c_j).
+    """SX, eq. (4) and (5), with p = softmax(r_j / tau) and one = onehot(c_j).
 
-    That is V_j[c_j], from which V learns; the distances r_j learn from p. The softmax is taken on the way back only.
+        H_j = (p - sg(p - one)) V_j            V_j[c_j] alone learns, as in the authors' code
+        H_j = p V_j - sg(p V_j - V_j[c_j])     all values learn, each by its p: ``soft_values``, as eq. (5) is printed
+
+    Either is V_j[c_j], and the distances r_j learn from p. The softmax is taken on the way back only.
 
     Args:
         query: q, [B, D w].
@@ -93,67 +108,136 @@ def softmax_rows(
         metric: of the distances.
         temperature: tau.
         memory: where codes may be kept, and taken from by the pass that repeats this one.
+        soft_values: which of the two; the second goes by way of torch always.
 
     Returns:
         [B, d].
     """
     rows: Tensor
-    if dpq_kernels.serves(query, weights, value):
+    if not soft_values and dpq_kernels.serves(query, weights, value):
         code = remembered_codes(memory, lambda: training_codes(query, weights, metric))
         rows = _SoftRows.apply(query, weights, value, code, metric, temperature)  # type: ignore[no-untyped-call]
         return rows
     response = training_responses(query, weights, metric)  # [D, K, B]
-    return _soft_choice(response, value, nearest(response), temperature)
+    return _soft_choice(response, value, nearest(response), temperature, soft_values)
 
 
-def _soft_choice(response: Tensor, value: Tensor, code: Tensor, temperature: float) -> Tensor:
-    rows: Tensor = _SoftChoice.apply(select(value, code.int().t()), response, value, temperature)  # type: ignore[no-untyped-call]
+def _soft_choice(response: Tensor, value: Tensor, code: Tensor, temperature: float, soft_values: bool) -> Tensor:
+    selected = select(value.detach() if soft_values else value, code.int().t())  # [B, d]
+    rows: Tensor = _SoftChoice.apply(selected, response, value, temperature, soft_values)  # type: ignore[no-untyped-call]
     return rows
 
 
 class _CentroidRows(torch.autograd.Function):
-    """Values selected, [B, d], with the gradient of the query; what the values learn does not depend on it."""
+    """Values selected, [B, d], with the gradient of the query; to the values the gradient is zero.
+
+    It is zero and not missing: DistributedDataParallel waits for a gradient of each parameter that rows depend on.
+    """
 
     @staticmethod
-    def forward(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
-        return dpq_kernels.rows(value, code) if dpq_kernels.serves(query, value) else select(value, code.int().t())
+    def forward(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
+        return _selected(query, value, code)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor], output: Tensor) -> None:
-        # Moving averages are moved by the next forward pass, which may come before this one's backward pass.
-        ctx.save_for_backward(*(inputs if inputs[1].requires_grad else ()))
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        # The shape alone: moving averages are moved by the next forward pass, which may come before this backward pass.
+        ctx.value_shape = inputs[1].shape
         ctx.set_materialize_grads(True)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.needs_input_grad[1]:
-            return gradient, None, None, None
-        query, value, code, weight = ctx.saved_tensors
-        if dpq_kernels.serves(query, value, weight):
-            return gradient, dpq_kernels.centroid_backward(query, value, code, weight), None, None
-        wide = weight.dtype
-        distance = (select(value, code.int().t()).to(wide) - query) * weight.unsqueeze(-1)  # [B, d]
-        learned = torch.zeros_like(value, dtype=wide).flatten(0, 1)  # [G K, s]
-        learned.index_add_(0, value_indices(value, code.int().t()), 2 * distance.reshape(-1, value.shape[-1]))
-        return gradient, learned.view_as(value).to(value.dtype), None, None
+        return gradient, gradient.new_zeros(ctx.value_shape) if ctx.needs_input_grad[1] else None, None
 
 
-def centroid_rows(query: Tensor, value: Tensor, code: Tensor, counts: Tensor, share: float) -> Tensor:
-    """VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), and V learns from share L_reg, whatever becomes of the rows.
-
-    H_j is V_j[c_j] with the gradient of q_j, and L_reg = mean((V_j[c_j] - sg(q_j))^2).
+def centroid_rows(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
+    """VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), which is V_j[c_j] with the gradient of q_j.
 
     Args:
         query: [B, d].
-        value: V, [G, K, s]; it learns if it wants a gradient.
+        value: V, [G, K, s].
         code: c, [D, B] of `dpq_kernels.code_type`.
-        counts: how often each query counts in the mean, integers [B].
-        share: what the term counts.
 
     Returns:
         [B, d].
     """
-    wide = torch.promote_types(query.dtype, torch.float32)  # sums over a batch
-    weight = share * counts.to(wide) / (query.shape[-1] * counts.sum()).clamp(min=1)
-    rows: Tensor = _CentroidRows.apply(query, value, code, weight)  # type: ignore[no-untyped-call]
+    rows: Tensor = _CentroidRows.apply(query, value, code)  # type: ignore[no-untyped-call]
     return rows
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """`squared_distance`; the difference of rows is computed again on the way back."""
+
+    @staticmethod
+    def forward(query: Tensor, value: Tensor, code: Tensor, counts: Tensor) -> Tensor:
+        total = query.new_zeros((), dtype=_wide(query))
+        for begin, end in row_blocks(*query.shape):
+            difference = _difference(query[begin:end], value, code[:, begin:end])
+            total += difference.square().sum(-1) @ counts[begin:end].to(total.dtype)
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, value, code, counts = ctx.saved_tensors
+        weight = counts.to(gradient.dtype) * gradient  # [B]
+        of_query = _of_query(query, value, code, weight) if ctx.needs_input_grad[0] else None
+        of_value = _of_value(query, value, code, weight) if ctx.needs_input_grad[1] else None
+        return of_query, of_value, None, None
+
+
+def squared_distance(query: Tensor, value: Tensor, code: Tensor, counts: Tensor) -> Tensor:
+    """The sum over b of counts_b |V[c_b] - q_b|^2, from which queries and values learn.
+
+    Args:
+        query: q, [B, d].
+        value: V, [G, K, s].
+        code: c, [D, B] of `dpq_kernels.code_type`.
+        counts: integers [B].
+
+    Returns:
+        Of rank 0, float32 or wider. No block of more than 2^20 numbers of V[c] is in memory at a time.
+    """
+    distance: Tensor = _SquaredDistance.apply(query, value, code, counts)  # type: ignore[no-untyped-call]
+    return distance
+
+
+def _wide(query: Tensor) -> torch.dtype:
+    """Type of sums over a batch."""
+    return torch.promote_types(query.dtype, torch.float32)
+
+
+def _selected(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
+    """V[c], [B, d]."""
+    if dpq_kernels.serves(query, value):
+        return dpq_kernels.rows(value, code.contiguous())
+    return select(value, code.int().t())
+
+
+def _difference(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
+    """V[c] - q, [B, d] in the type of sums."""
+    return _selected(query, value, code).to(_wide(query)) - query
+
+
+def _of_query(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
+    """-2 weight (V[c] - q), [B, d]."""
+    learned = torch.empty_like(query)
+    for begin, end in row_blocks(*query.shape):
+        difference = _difference(query[begin:end], value, code[:, begin:end])
+        learned[begin:end] = -2 * weight[begin:end].unsqueeze(-1) * difference
+    return learned
+
+
+def _of_value(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
+    """2 weight (V[c] - q), summed up for each value: [G, K, s]."""
+    if dpq_kernels.serves(query, value, weight):
+        return dpq_kernels.centroid_backward(query, value, code.contiguous(), weight)
+    learned = torch.zeros_like(value, dtype=weight.dtype).flatten(0, 1)  # [G K, s]
+    for begin, end in row_blocks(*query.shape):
+        part = code[:, begin:end]
+        terms = 2 * weight[begin:end].unsqueeze(-1) * _difference(query[begin:end], value, part)  # [B, d]
+        learned.index_add_(0, value_indices(value, part.int().t()), terms.reshape(-1, value.shape[-1]))
+    return learned.view_as(value).to(value.dtype)

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from vocabulary import PADDING, UNKNOWN
 
+from edge_embed.layers.regularization import regularization_loss
+
 _BATCH = 32
 _RATE = 1e-2
 # Every word of the training text is known, so the row of <unk> learns from words hidden at random.
@@ -37,7 +39,7 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
                 hidden = torch.rand(batch.shape, generator=generator) < _HIDDEN_SHARE
                 ids = batch.masked_fill(hidden & (batch != PADDING), UNKNOWN)
                 optimizer.zero_grad()
-                loss = _loss(model, ids[:, :-1], batch[:, 1:])
+                loss = _loss(model, ids[:, :-1], batch[:, 1:]) + regularization_loss(model)
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()

@@ -55,7 +55,8 @@ def distil(teacher: nn.Module, learner: nn.Module, batches: Sequence[tuple[Tenso
         with torch.no_grad():
             expected = teacher(*batch)
         optimizer.zero_grad()
-        functional.mse_loss(learner(*batch), expected).backward()
+        loss = functional.mse_loss(learner(*batch), expected) + words.regularization_loss()
+        loss.backward()
         optimizer.step()
         schedule.step()
 

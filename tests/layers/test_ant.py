@@ -14,12 +14,14 @@ from edge_embed.layers.proximal import ProximalOptimizer
 IDS = torch.arange(20)
 
 
-def test_start_is_half_normal_with_variance_2_over_rows():
+def test_start_is_normal_with_variance_2_over_rows_and_the_transform_half_normal():
     layer = ANTEmbedding(5000, 40, 400, padding_idx=7)
     for weight in (layer.transform, layer.anchors):
-        assert (weight >= 0).all()
         assert weight.square().mean().item() == pytest.approx(2 / len(weight), rel=0.1)
-        assert weight.mean().item() == pytest.approx(math.sqrt(2 / math.pi) * math.sqrt(2 / len(weight)), rel=0.05)
+        expected = math.sqrt(2 / math.pi) * math.sqrt(2 / len(weight))
+        assert weight.abs().mean().item() == pytest.approx(expected, rel=0.05)
+    assert (layer.transform >= 0).all()
+    assert abs(layer.anchors.mean().item()) < 5 * math.sqrt(2 / 400 / layer.anchors.numel())  # of either sign
     assert not layer.transform[7].any()
 
 
@@ -52,6 +54,7 @@ def test_an_entry_at_exactly_zero_can_come_back():
     layer = ANTEmbedding(4, 3, 2)
     with torch.no_grad():
         layer.transform.zero_()
+        layer.anchors.abs_()
     (-layer(torch.tensor(1))).sum().backward()
     assert (layer.transform.grad[1] < 0).all()
 

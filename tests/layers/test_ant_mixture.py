@@ -52,7 +52,7 @@ def test_learns_and_becomes_sparse_with_the_proximal_step(mixing, penalty):
 def test_sparsemax_is_sparse_without_a_penalty():
     (softmax, _), (sparsemax_, loss) = trained("softmax", 0.0), trained("sparsemax", 0.0)
     assert loss < 0.2
-    assert sparsemax_.to_packed().shape.num_nonzeros < 0.8 * softmax.to_packed().shape.num_nonzeros
+    assert sparsemax_.to_packed().shape.num_nonzeros < 0.9 * softmax.to_packed().shape.num_nonzeros
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)

@@ -2,7 +2,7 @@
 
 SX, eq. (5): the rows are one-hot choices times V, so dV = onehot^T g. Query and key learn as if the rows were
 softmax(norm(r)) V: their gradients are checked by central differences of that soft sum.
-VQ, eq. (7): dq = g, and V learns from L_reg = mean((V[c] - q)^2) alone.
+VQ, eq. (7): dq = g, and V learns nothing: its loss is tested in test_regularization.py.
 """
 
 from collections.abc import Callable
@@ -132,18 +132,10 @@ def test_centroid_query_gradient_passes_straight_through(layer, gradient):
 
 @pytest.mark.parametrize("variant", ["vq"])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
-def test_centroids_learn_from_the_regulariser_alone(layer, gradient, norm, scale):
-    """dV[j, c] = 2 (V[j, c] - q) / (B' d), whatever the loss of the model is."""
-    weights = arrays(layer)
+def test_rows_teach_centroids_nothing(layer, gradient, norm, scale):
+    """The gradient is there, as DistributedDataParallel waits for it."""
     _, got = run(layer, scale * gradient)
-    query = weights["query"][IDS[IDS != 0]].reshape(-1, GROUPS, WIDTH)
-    expected = np.zeros_like(weights["value"])
-    for row, code in enumerate(choices(weights, "vq", norm)):
-        for group in range(GROUPS):
-            at = group % len(expected), code[group]
-            expected[at] += 2 * (weights["value"][at] - query[row, group]) / query.size
-    np.testing.assert_allclose(got["value"], expected, rtol=1e-12, atol=1e-12)
-    assert expected.any()
+    assert not got["value"].any()
 
 
 @pytest.mark.parametrize("variant", ["sx"])

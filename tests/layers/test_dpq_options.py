@@ -146,7 +146,7 @@ def test_a_small_task_is_learned(options, share):
     first = loss().item()
     for _ in range(200):
         optimizer.zero_grad()
-        loss().backward()
+        (loss() + layer.regularization_loss()).backward()
         optimizer.step()
     layer.eval()
     frozen = loss().item()
@@ -161,7 +161,7 @@ def test_half_precision(options, dtype):
     layer = DPQEmbedding(300, 64, 4, 32, padding_idx=0, dtype=dtype, **(options | {"key_dim": key_dim}))
     rows = layer(torch.randint(0, 300, (2048,)))
     assert rows.dtype == dtype
-    rows.float().square().sum().backward()
+    (rows.float().square().sum() + layer.regularization_loss()).backward()
     for name, tensor in layer.state_dict().items():
         assert tensor.isfinite().all(), name
     for name, parameter in layer.named_parameters():
@@ -209,7 +209,7 @@ def trained(layer: DPQEmbedding, optimizer: torch.optim.Optimizer, steps: range)
             layer.temperature = 1 / (1 + step)
         ids = torch.randint(0, 20, (9,), generator=torch.Generator().manual_seed(step))
         optimizer.zero_grad()
-        layer(ids).square().sum().backward()
+        (layer(ids).square().sum() + layer.regularization_loss()).backward()
         optimizer.step()
 
 

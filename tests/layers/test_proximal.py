@@ -13,6 +13,7 @@ from torch.optim import lr_scheduler
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.proximal import ProximalOptimizer
+from edge_embed.layers.yogi import Yogi
 
 PENALTY = 0.003
 SEEN, UNSEEN = [1, 2, 3], [4, 5]
@@ -142,6 +143,26 @@ def test_every_step_is_that_of_the_bare_optimiser_and_then_the_formula(name):
                     got, parameter, rtol=1e-6, atol=1e-9
                 )  # NAdam's own state is rounded on loading
     assert model.table.transform[SEEN].any()  # or there would be nothing to see
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, Yogi])
+def test_plain_threshold_is_the_rate_times_the_penalty_for_all_entries(kind):
+    """Algorithm 1 as printed; rows that never come up shrink by as much as the others' thresholds."""
+    model, bare = Model(), Model()
+    optimizer = ProximalOptimizer(kind(model.parameters(), lr=0.1, eps=1e-3), model, PENALTY, threshold="plain")
+    run(model, optimizer, 1)
+    run(bare, kind(bare.parameters(), lr=0.1, eps=1e-3), 1)
+    wanted = (bare.table.transform - 0.1 * PENALTY).clamp(min=0)
+    torch.testing.assert_close(model.table.transform, wanted, rtol=0, atol=1e-15)
+    start = Model().table.transform[UNSEEN]
+    torch.testing.assert_close(model.table.transform[UNSEEN], (start - 0.1 * PENALTY).clamp(min=0))
+    assert pickle.loads(pickle.dumps(optimizer)).threshold == "plain"
+
+
+def test_a_threshold_that_there_is_not_is_refused():
+    model = Model()
+    with pytest.raises(BadInputError, match='threshold must be "adaptive" or "plain", got \'soft\''):
+        ProximalOptimizer(torch.optim.Adam(model.parameters()), model, PENALTY, threshold="soft")
 
 
 def test_other_optimisers_in_the_form_of_adam_are_adaptive_too():

@@ -14,7 +14,8 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(4):
     ids = torch.randint(0, 20, (3, 4)) if step or rank else torch.zeros(3, 4, dtype=torch.int64)  # padding only
     optimizer.zero_grad()
-    (model(ids) * torch.arange(12)).sum().backward()
+    loss = (model(ids) * torch.arange(12)).sum()
+    (loss + regularization_loss(layer)).backward()
     optimizer.step()
 result = {{
     "weights": dict(layer.named_parameters()),
