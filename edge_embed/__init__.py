@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from edge_embed.packed.tt import PackedTT
     from edge_embed.runtime.library import get_delegate_path, get_library_path
     from edge_embed.runtime.session import create_session
-    from edge_embed.workflow import check, compress, export, lower, save, validate
+    from edge_embed.validation.options import ValidationOptions
+    from edge_embed.workflow import check, compress, export, inspect, lower, save, validate
 
     __version__: str
 
@@ -71,6 +72,7 @@ __all__ = [
     "TTEmbeddingBag",
     "TiedOutput",
     "TimeLimitError",
+    "ValidationOptions",
     "Yogi",
     "__version__",
     "check",
@@ -79,6 +81,7 @@ __all__ = [
     "export",
     "get_delegate_path",
     "get_library_path",
+    "inspect",
     "lower",
     "save",
     "validate",
@@ -110,6 +113,7 @@ _MODULE_OF = {
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
     "TimeLimitError": "edge_embed.errors",
+    "ValidationOptions": "edge_embed.validation.options",
     "Yogi": "edge_embed.layers.yogi",
     "check": "edge_embed.workflow",
     "compress": "edge_embed.workflow",
@@ -117,6 +121,7 @@ _MODULE_OF = {
     "export": "edge_embed.workflow",
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
+    "inspect": "edge_embed.workflow",
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
     "validate": "edge_embed.workflow",
@@ -137,8 +142,9 @@ if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
         elif name in _MODULE_OF:
             value = getattr(import_module(_MODULE_OF[name]), name)
         else:
+            suggested = import_module("edge_embed.errors").suggested(name, __all__)
             public = ", ".join(__all__)
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; public are {public}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {suggested}public are {public}")
         globals()[name] = value
         return value
 

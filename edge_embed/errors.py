@@ -1,5 +1,7 @@
 """Every error a user can cause, each with the exit code of the command line."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -49,3 +51,9 @@ def one_line(error: BaseException) -> str:
     """The type and first line of an error, for a report."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text:.300}" if text else type(error).__name__
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'? `` for a name that is mistyped, or nothing where none is alike."""
+    found = get_close_matches(name, list(known), n=1)
+    return f"did you mean {found[0]!r}? " if found else ""

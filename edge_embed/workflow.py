@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from torch import Tensor, nn
 
@@ -26,7 +26,8 @@ from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
-from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
+from edge_embed.inspection.inspect import inspect_file, is_onnx_file, is_tflite_file
+from edge_embed.inspection.report import FileReport
 from edge_embed.lowering.compress import (
     CompressedFile,
     CompressedModule,
@@ -42,6 +43,7 @@ from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
 from edge_embed.report.check import CheckReport
 from edge_embed.report.exported import ExportedTable, ExportReport
+from edge_embed.report.interactive import BARS, interactive
 from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
 from edge_embed.validation.options import ValidationOptions
@@ -58,10 +60,6 @@ TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
     "onnx": (export_onnx, ("external_data", "memory_megabytes", "tokenizer")),
     "tflite": (export_tflite, ("tflite_table", "tflite_sizes")),
 }
-
-
-def _silent(name: str, done: int, total: int) -> None:
-    """No progress wanted."""
 
 
 def save(
@@ -129,18 +127,44 @@ def load(
     return capture_program(model, example_inputs, dynamic_shapes)
 
 
-@overload
-def compress(model: nn.Module, method: str = "auto", **wanted: Any) -> CompressedModule: ...
+class Wanted(TypedDict, total=False):
+    """Keywords of `compress`."""
+
+    ratio: float | None
+    budget: int | str | None
+    min_cosine: float | None
+    modules: Collection[str]
+    counts: Mapping[str, Tensor] | None
+    trainable: bool
+    seed: int
+    checkpoint: StrPath | None
+    output: StrPath | None
+    force: bool
+    progress: Progress
+    group: "ProcessGroup | None"
+    num_codes: int | None
+    num_groups: int | None
+    num_anchors: int | None
+    nonzeros: float | None
+    rank: int | None
+    bits: int | None
+    value_type: str | None
+    weight_type: str | None
 
 
 @overload
-def compress(model: Program, method: str = "auto", **wanted: Any) -> CompressedProgram: ...
+def compress(model: nn.Module, method: str = "auto", **wanted: Unpack[Wanted]) -> CompressedModule: ...
 
 
 @overload
-def compress(model: StrPath, method: str = "auto", **wanted: Any) -> CompressedProgram | CompressedFile: ...
+def compress(model: Program, method: str = "auto", **wanted: Unpack[Wanted]) -> CompressedProgram: ...
 
 
+@overload
+def compress(model: StrPath, method: str = "auto", **wanted: Unpack[Wanted]) -> CompressedProgram | CompressedFile: ...
+
+
+@interactive
 def compress(
     model: Model | Program,
     method: str = "auto",
@@ -155,9 +179,16 @@ def compress(
     checkpoint: StrPath | None = None,
     output: StrPath | None = None,
     force: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = BARS,
     group: "ProcessGroup | None" = None,
-    **sizes: Any,
+    num_codes: int | None = None,
+    num_groups: int | None = None,
+    num_anchors: int | None = None,
+    nonzeros: float | None = None,
+    rank: int | None = None,
+    bits: int | None = None,
+    value_type: str | None = None,
+    weight_type: str | None = None,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Put compressed tables in the place of dense ones, in a model that is trained already.
 
@@ -186,14 +217,19 @@ def compress(
         output: of a saved model: where the compressed one is written, as by `save`; of an ONNX or TFLite file,
             which needs one, as a file like it.
         force: overwrite an existing file.
-        progress: called with (step, done, in all).
+        progress: called with (step, done, in all); by default a bar on stderr, where that is a terminal or a notebook.
         group: processes that share the work, such as ``torch.distributed.group.WORLD``: each makes this call with equal
             arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq, ant and
             rows it is that of one process with as many threads, bit for bit, with the others to rounding. What one
             process refuses all do. None: this one has all of the work.
-        sizes: in place of a goal: ``num_codes`` and ``num_groups`` (dpq, opq), ``num_anchors`` and ``nonzeros`` (ant),
-            ``bits`` (rows) or ``rank``; with them ``value_type`` and, for ant, ``weight_type``, as of ``freeze`` of
-            the layers.
+        num_codes: in place of a goal: codes K of a group (dpq, opq), with ``num_groups``.
+        num_groups: groups D, which divide the columns.
+        num_anchors: in place of a goal: anchors A (ant), with ``nonzeros``.
+        nonzeros: weights of a row, on average.
+        rank: in place of a goal: the rank R (tt, tr, low_rank).
+        bits: in place of a goal: of each number, 2 to 8 (rows).
+        value_type: with sizes: type of stored values, as of ``freeze`` of the layers.
+        weight_type: with sizes: type of the weights of ant.
 
     Returns:
         ``model``: a copy with compressed layers (frozen, unless they are trainable), a program for `export`, or the
@@ -213,7 +249,18 @@ def compress(
         raise BadInputError(f"checkpoint: got {checkpoint!r:.80}, expected the path of a folder")
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
-    plan = Plan(method, ratio, most_bytes, min_cosine, sizes, trainable, seed)
+    sizes = {
+        "num_codes": num_codes,
+        "num_groups": num_groups,
+        "num_anchors": num_anchors,
+        "nonzeros": nonzeros,
+        "rank": rank,
+        "bits": bits,
+        "value_type": value_type,
+        "weight_type": weight_type,
+    }
+    given = {name: size for name, size in sizes.items() if size is not None}
+    plan = Plan(method, ratio, most_bytes, min_cosine, given, trainable, seed)
     processes = Processes(group)
     with Kept(None if checkpoint is None else Path(checkpoint), processes) as kept:
         job = Job(plan, modules, {} if counts is None else counts, kept, progress, processes)
@@ -250,7 +297,8 @@ def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
     return compress_tflite if is_tflite_file(path) else None
 
 
-def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:
+@interactive
+def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = BARS) -> LoweredProgram:
     """Pack every compressed table of a model; the result lists what was lowered and what was left, and why.
 
     Args:
@@ -271,6 +319,7 @@ def check_target(target: str, options: Iterable[str] = ()) -> None:
             raise BadInputError(f"{option}: got one for target {target}, expected it with {owner} only: leave it out")
 
 
+@interactive
 def export(
     model: Model | Program,
     target: str,
@@ -285,7 +334,7 @@ def export(
     tflite_table: str | None = None,
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
     force: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = BARS,
 ) -> ExportReport:
     """Write a model for a target runtime, tables packed.
 
@@ -350,12 +399,26 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
     return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen, signatures=exported.signatures)
 
 
+def inspect(path: StrPath, verify: bool = False) -> FileReport:
+    """What a file contains, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
+
+    Args:
+        path: the file, or the folder of a transformers model.
+        verify: check the hash of every table, and of nothing else.
+
+    Raises:
+        BadInputError: if the file is missing, damaged or of no kind that is known.
+    """
+    return inspect_file(Path(path), verify)
+
+
+@interactive
 def validate(
     model: Model | Program,
     exported: StrPath,
     example_inputs: ExampleInputs | None = None,
     options: ValidationOptions | None = None,
-    progress: Progress = _silent,
+    progress: Progress = BARS,
 ) -> ValidationReport:
     """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
 
@@ -380,6 +443,7 @@ def validate(
     return validate_file(program, lowered, Path(exported), options, progress)
 
 
+@interactive
 def check(
     model: Model | Program | None = None,
     exported: StrPath | None = None,
@@ -394,7 +458,7 @@ def check(
     markdown: StrPath | None = None,
     html: StrPath | None = None,
     force: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = BARS,
 ) -> CheckReport:
     """Check an exported file against a budget, an earlier report and an earlier file, as a pull request needs it.
 

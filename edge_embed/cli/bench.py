@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.errors import BadInputError
@@ -15,7 +16,23 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(f"--{name}", metavar="LIST", help=text)
 
 
-@click.command()
+@click.command(
+    cls=HelpCommand,
+    short_help="Time tables beside dense ones and other libraries.",
+    sections={
+        "What is measured": ["preset", "method", "use", "peers", "modules"],
+        "Sizes of random tables": ["rows", "dim", "codes", "groups", "anchors", "nonzeros", "rank"],
+        "Calls": ["memory_megabytes", "k", "batch", "ids", "cache", "threads", "rounds", "seed"],
+        "Plots": ["plot", "force"],
+        "How FILE is read": ["declared", "factory", "allow_pickle"],
+    },
+    examples=(
+        "bench model.onnx",
+        "bench --method dpq,tt --use rows --rows 100000 --dim 256 --batch 1,4096",
+        "bench --use compress --method dpq --rows 27000 --dim 128",
+        "bench --preset heads --plot plots",
+    ),
+)
 @click.argument("file", type=FILE, required=False)
 @click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
 @_list_option("method", "dpq, ant, tt; to compress also low_rank.")

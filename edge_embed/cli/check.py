@@ -11,7 +11,7 @@ from edge_embed.cli.output import Output, output_options
 from edge_embed.steps import limit_steps
 
 
-@click.command()
+@click.command(short_help="Fail when a model grew, drifted or slowed.")
 @click.argument("model", type=FILE, required=False)
 @click.argument("exported", type=FILE, required=False)
 @click.option("--budget", type=FILE, help="Limits, and the files if they are not given: edge-embed.toml.")

@@ -8,7 +8,7 @@ from edge_embed.cli.model import FILE
 from edge_embed.cli.output import Output, output_options
 
 
-@click.command()
+@click.command(short_help="Put models side by side: sizes, metric, latency.")
 @click.argument("reports", type=FILE, nargs=-1, metavar="REPORT...")
 @click.option("--markdown", type=FILE, metavar="FILE", help="Write the comparison as Markdown.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write it as one HTML page, with size against accuracy.")

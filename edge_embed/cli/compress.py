@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.cli.torchrun import shared_group
@@ -33,7 +34,23 @@ def _size_options(command: Command) -> Command:
     return command
 
 
-@click.command()
+@click.command(
+    cls=HelpCommand,
+    short_help="Compress the dense tables of a trained model.",
+    sections={
+        "What is wanted, one of them": ["ratio", "budget", "min_cosine"],
+        "Which tables, and how": ["method", "modules", "counted", "seed"],
+        "Sizes of a method, in place of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
+        "Files": ["output", "plot", "checkpoint", "force"],
+        "How MODEL is read": ["declared", "factory", "allow_pickle"],
+    },
+    examples=(
+        "compress model.pt -o small.pt --ratio 8",
+        "compress model.onnx -o small.onnx --min-cosine 0.95 --method dpq",
+        "compress glove.txt -o vectors.pt --budget 10MB --plot tried.svg",
+        "compress model.pt -o small.pt --module words --method rows --bits 4",
+    ),
+)
 @click.argument("model", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
 @click.option("--method", default="auto", show_default=True, help="dpq, opq, ant, tt, tr, low_rank, rows; auto: all.")
@@ -77,7 +94,6 @@ def compress(
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
     from edge_embed.files import check_once
-    from edge_embed.report.compressed_tables import shown
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
@@ -89,7 +105,7 @@ def compress(
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)
-    out.finish_with(report, lambda console: console.print(shown(report)), 0)
+    out.finish(report)
 
 
 def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program":

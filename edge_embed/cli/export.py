@@ -5,11 +5,25 @@ from typing import Any
 
 import click
 
+from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Output, output_options
 
 
-@click.command()
+@click.command(
+    cls=HelpCommand,
+    short_help="Write a model for ONNX Runtime or TFLite.",
+    sections={
+        "ONNX": ["external_data", "memory_megabytes", "tokenizer", "tokenizer_input"],
+        "TFLite": ["tflite_table", "tflite_sizes"],
+        "How MODEL is read": ["declared", "factory", "allow_pickle"],
+    },
+    examples=(
+        "export model.pt --target onnx",
+        "export model.pt --target onnx --tokenizer tokenizer.json -o text.onnx",
+        "export model.pt --target tflite --tflite-size batch=1,sequence=64",
+    ),
+)
 @click.argument("model", type=FILE)
 @click.option("--target", required=True, help="Runtime to write for: onnx, tflite.")
 @click.option("--output", "-o", type=FILE, help="File to write. Default: MODEL with the target's suffix.")

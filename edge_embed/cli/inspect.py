@@ -1,6 +1,5 @@
 """``edge-embed inspect``."""
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -9,14 +8,13 @@ from edge_embed.cli.model import FILE
 from edge_embed.cli.output import Output, output_options
 
 
-@click.command()
+@click.command(short_help="Show what a model file contains, table by table.")
 @click.argument("file", type=FILE)
 @click.option("--verify", is_flag=True, help="Check the hash of every table, and of nothing else.")
 @output_options
 def inspect(out: Output, file: Path, verify: bool) -> None:
     """Show what a saved model, packed, ONNX, ORT, TFLite or word vector file contains, table by table."""
     from edge_embed.inspection.inspect import inspect_file
-    from edge_embed.inspection.render import render_file
 
     report = inspect_file(file, verify)
-    out.finish_with(report, partial(render_file, report), report.exit_code)
+    out.finish(report, report.exit_code)

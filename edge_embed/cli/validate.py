@@ -10,7 +10,7 @@ from edge_embed.cli.output import Output, output_options
 from edge_embed.steps import limit_steps
 
 
-@click.command()
+@click.command(short_help="Prove that an exported file computes what the model does.")
 @click.argument("model", type=FILE)
 @click.argument("exported", type=FILE)
 @click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from torch import Tensor
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 
 _WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
 
@@ -54,10 +54,10 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
         BadInputError: for a name that no table has, a table that has to stay though it is named, or none to compress.
     """
     by_name = {table.name: table for table in tables}
-    shown = ", ".join(name for name, table in by_name.items() if table.looks_up) or "none"
+    shown = "there are " + (", ".join(repr(name) for name, table in by_name.items() if table.looks_up) or "none")
     for name in names:
         if name not in by_name:
-            raise BadInputError(f"got {name!r:.200}, expected the name of a table: there are {shown}")
+            raise BadInputError(f"got {name!r:.200}, expected the name of a table: {suggested(name, by_name)}{shown}")
         if by_name[name].reason:
             raise BadInputError(f"{name}: cannot be compressed: {by_name[name].reason}")
     wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]

@@ -14,8 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rich.console import Console
+
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
+from edge_embed.inspection.extras import ExtraInfo, list_extras
+from edge_embed.report.shown import Shown
 from edge_embed.report.targets import Problem, TargetInfo
 from edge_embed.runtime.library import get_library_path, installed_library, installed_path
 
@@ -75,8 +79,8 @@ class TrainingInfo:
     lack: Problem | None = None
 
 
-@dataclass(frozen=True)
-class DoctorReport:
+@dataclass(frozen=True, repr=False)
+class DoctorReport(Shown):
     """The state of an installation.
 
     Attributes:
@@ -88,6 +92,7 @@ class DoctorReport:
         opset: Version of the standard operators in exported files.
         ir_version: Version of the file format of exported files.
         providers: Execution providers of ONNX Runtime.
+        extras: Optional parts of the package, which are no problem where they are missing.
         targets: Where models can be run, and what each of them lacks here, which is no problem.
         problems: What is wrong; empty if all is well.
     """
@@ -101,6 +106,7 @@ class DoctorReport:
     ir_version: int | None
     providers: list[str]
     targets: tuple[TargetInfo, ...] = ()
+    extras: tuple[ExtraInfo, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -112,6 +118,12 @@ class DoctorReport:
     def exit_code(self) -> int:
         """0 or 1."""
         return 0 if self.ok else 1
+
+    def show(self, console: Console) -> None:
+        """Print on a console."""
+        from edge_embed.inspection.render import render_doctor  # noqa: PLC0415 (which shows this)
+
+        render_doctor(self, console)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values, ready for ``json.dumps``."""
@@ -134,6 +146,7 @@ def diagnose() -> DoctorReport:
         ir_version=IR_VERSION,
         providers=_attempt(_providers, problems) or [],
         targets=_attempt(_targets, problems) or (),
+        extras=list_extras(),
         problems=problems,
     )
 

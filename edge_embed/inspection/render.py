@@ -1,11 +1,14 @@
 """Reports as text: tables on a terminal, plain columns elsewhere."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -94,6 +97,10 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     for target in report.targets:
         state = "; ".join(f"{lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
         _line(console, f"  {target.name} ({target.what}): {state}")
+    _line(console, "extras:")
+    for extra in report.extras:
+        state = "installed" if not extra.lacks else f"{', '.join(extra.lacks)} missing: {extra.command}"
+        _line(console, f"  {extra.name} ({extra.purpose}): {state}")
     for problem in report.problems:
         _line(console, f"problem: {problem.what}", "red")
         _line(console, f"  remedy: {problem.remedy}")
@@ -106,7 +113,7 @@ def _compressed(report: FileReport) -> Table:
     for entry in report.tables:
         table.add_row(
             _safe(entry.name),
-            f"{entry.method} {entry.state}",
+            f"{_method(entry)} {entry.state}",
             f"{entry.num_embeddings:,} x {entry.embedding_dim}",
             _layout(entry),
             f"{entry.compression_ratio:.1f}x",
@@ -115,6 +122,13 @@ def _compressed(report: FileReport) -> Table:
             Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
         )
     return table
+
+
+def _method(entry: TableInfo) -> str:
+    """Of a table of rounded rows that `compress` has for it; files know it as DPQ of one column a group."""
+    values = entry.attributes
+    is_rounded = entry.method == "dpq" and "num_row_scales" in values and values["num_groups"] == entry.embedding_dim
+    return "rows (as dpq)" if is_rounded else entry.method
 
 
 def _parts(entry: TableInfo) -> str:
@@ -241,14 +255,23 @@ def _column(table: Table, title: str) -> None:
 
 
 def _plain(console: Console) -> Console:
-    """The console itself on a terminal; for pipes and logs one that breaks no line."""
-    return console if console.is_terminal else Console(file=console.file, width=_UNBROKEN)
+    """The console itself on a terminal, or where COLUMNS is set; for pipes and logs one that breaks no line."""
+    has_width = console.is_terminal or "COLUMNS" in os.environ
+    return console if has_width else Console(file=console.file, width=_UNBROKEN)
 
 
 def _print(console: Console, table: Table) -> None:
+    """A table where it fits into the width, else its rows one below the other: it would be broken within words."""
     if not console.is_terminal:
         table.box = None
-    console.print(table)
+    if Measurement.get(console, console.options.update(width=_UNBROKEN), table).maximum <= console.width:
+        console.print(table)
+        return
+    titles = [str(column.header) for column in table.columns]
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        for place, (title, shown) in enumerate(zip(titles, cells, strict=True)):
+            text = shown if isinstance(shown, Text) else Text(str(shown))
+            console.print(Padding(Text.assemble(f"{title}: " if title else "", text), (0, 0, 0, 2 if place else 0)))
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from rich.console import Console
 
 from edge_embed.packed.form import TableShape, TensorSpec
+from edge_embed.report.shown import Shown
 
 SCHEMA_VERSION = 1
 
@@ -161,8 +163,8 @@ class TorchSaveInfo:
     tensor_bytes: int | None
 
 
-@dataclass
-class FileReport:
+@dataclass(repr=False)
+class FileReport(Shown):
     """The content of one file.
 
     Attributes:
@@ -219,6 +221,12 @@ class FileReport:
     def exit_code(self) -> int:
         """0, or 3 (as for ``ParityError``) if something differs."""
         return 3 if self.differences else 0
+
+    def show(self, console: Console) -> None:
+        """Print on a console."""
+        from edge_embed.inspection.render import render_file  # noqa: PLC0415 (which shows this)
+
+        render_file(self, console)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values, ready for ``json.dumps``."""

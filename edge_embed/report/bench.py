@@ -9,10 +9,11 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from edge_embed.report.interval import Interval
+from edge_embed.report.shown import FoldedTable, Shown
 
 SCHEMA_VERSION = 1
 
@@ -122,8 +123,8 @@ class Roofs:
     multiply_add: float
 
 
-@dataclass(frozen=True)
-class BenchReport:
+@dataclass(frozen=True, repr=False)
+class BenchReport(Shown):
     """What `bench` measured.
 
     Attributes:
@@ -172,7 +173,7 @@ def _table(found: list[Measurement]) -> RenderableType:
     if beside:
         sizes += f", a session up to {beside / first.dense_bytes:.1%} more"
     clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
-    table = Table(
+    table = FoldedTable(
         "a call",
         Column("", overflow="fold"),
         *(Column(name, justify="right") for name in ("CPU µs", "wall µs", "ns each", "empty", "error")),

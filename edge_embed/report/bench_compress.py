@@ -9,10 +9,11 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from edge_embed.report.interval import Interval
+from edge_embed.report.shown import FoldedTable, Shown
 
 SCHEMA_VERSION = 1
 
@@ -85,8 +86,8 @@ class CompressMeasurement:
         return f"{self.method} {self.setting}{', codes alone' if self.task == 'codes' else ''}{threads}"
 
 
-@dataclass(frozen=True)
-class CompressBench:
+@dataclass(frozen=True, repr=False)
+class CompressBench(Shown):
     """What `bench` measured of compressing.
 
     Attributes:
@@ -127,7 +128,7 @@ def _table(found: list[CompressMeasurement]) -> RenderableType:
     first = found[0]
     clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
     names = ("CPU s", "wall s", "bytes", "cosine", "error")
-    table = Table(
+    table = FoldedTable(
         "to make",
         Column("", overflow="fold"),
         *(Column(name, justify="right") for name in names),

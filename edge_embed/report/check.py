@@ -30,6 +30,7 @@ from rich.text import Text
 from edge_embed.errors import LatencyError, ParityError, SizeError
 from edge_embed.report.interval import Interval
 from edge_embed.report.results import Status, ValidationReport
+from edge_embed.report.shown import Shown
 from edge_embed.report.words import line, plain
 
 SCHEMA_VERSION = 1
@@ -160,8 +161,8 @@ class MetricResult:
     base: float | None
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Shown):
     """What `check` found.
 
     Attributes:

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from edge_embed.report.results import Status
+from edge_embed.report.shown import FoldedTable, Shown
 from edge_embed.report.words import cell
 
 SCHEMA_VERSION = 1
@@ -54,8 +54,8 @@ class Candidate:
         return self.dense_equivalent / self.on_disk
 
 
-@dataclass(frozen=True)
-class CompareReport:
+@dataclass(frozen=True, repr=False)
+class CompareReport(Shown):
     """Candidates beside each other.
 
     Attributes:
@@ -112,7 +112,7 @@ class CompareReport:
 
     def render(self) -> RenderableType:
         """A table for the terminal."""
-        shown = Table()
+        shown = FoldedTable()
         for column in self.columns():
             shown.add_column(cell(column), justify="right" if shown.columns else "left")
         for row in self.rows():

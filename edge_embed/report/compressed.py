@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.console import RenderableType
+
 from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.shown import Shown
 
 SCHEMA_VERSION = 1
 
@@ -69,8 +72,8 @@ class CompressedTable:
     baselines: tuple[Trial, ...] = ()
 
 
-@dataclass(frozen=True)
-class CompressReport:
+@dataclass(frozen=True, repr=False)
+class CompressReport(Shown):
     """What became of the dense tables of a model.
 
     Attributes:
@@ -90,6 +93,12 @@ class CompressReport:
             return self.written_bytes
         found = (table.fidelity for table in self.tables if table.fidelity)
         return self.dense_bytes - sum(one.dense_bytes - one.packed_bytes for one in found)
+
+    def render(self) -> RenderableType:
+        """Tables for the terminal."""
+        from edge_embed.report import compressed_tables  # noqa: PLC0415 (which shows this)
+
+        return compressed_tables.shown(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""

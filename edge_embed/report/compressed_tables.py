@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from edge_embed.report.compressed import CompressedTable, CompressReport, pareto_front
 from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.shown import FoldedTable
 
 
 def shown(report: CompressReport) -> RenderableType:
     """Tables for the terminal."""
     columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
     sizes = f"{report.dense_bytes:,} bytes before, {report.compressed_bytes:,} after"
-    tables = Table(*columns, title="Tables", caption=f"The whole model: {sizes}")
+    tables = FoldedTable(*columns, title="Tables", caption=f"The whole model: {sizes}")
     for table in report.tables:
         tables.add_row(*_cells(table))
     return Group(tables, *(part for table in report.tables for part in _details(table)))
@@ -41,7 +41,7 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     found = table.fidelity
     if found is None:
         return []
-    near = Table("rows", "how many", "mean cosine", "least", title=f"{table.name}: cosines with the dense rows")
+    near = FoldedTable("rows", "how many", "mean cosine", "least", title=f"{table.name}: cosines with the dense rows")
     for band in found.bands:
         near.add_row(band.name, f"{band.rows:,}", f"{band.mean:.4f}", f"{band.least:.4f}")
     worst = ", ".join(f"{row} ({cosine:.2f})" for row, cosine in found.worst)
@@ -51,9 +51,11 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     return [near, "; ".join(lines), _others(table, found)]
 
 
-def _others(table: CompressedTable, found: Fidelity) -> Table:
+def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:
     """The front of what was tried, and what needs no method."""
-    others = Table("bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front")
+    others = FoldedTable(
+        "bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front"
+    )
     for trial in sorted((*pareto_front(table.trials), *table.baselines), key=lambda trial: trial.nbytes):
         ratio = found.dense_bytes / trial.nbytes
         chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+
+from edge_embed.report.shown import FoldedTable, Shown
 
 SCHEMA_VERSION = 1
 
@@ -112,8 +113,8 @@ class ExportedTokenizer:
         )
 
 
-@dataclass(frozen=True)
-class ExportReport:
+@dataclass(frozen=True, repr=False)
+class ExportReport(Shown):
     """What an export wrote.
 
     Attributes:
@@ -146,10 +147,10 @@ class ExportReport:
 
     def render(self) -> RenderableType:
         """Tables for the terminal."""
-        tables = Table("table", "method", "shape", "dense bytes", "packed bytes", "ratio", "", title="Embeddings")
+        tables = FoldedTable("table", "method", "shape", "dense bytes", "packed bytes", "ratio", "", title="Embeddings")
         for table in self.tables:
             tables.add_row(*table.cells())
-        shapes = Table("tensor", "dynamic", "fixed", title="Dimensions")
+        shapes = FoldedTable("tensor", "dynamic", "fixed", title="Dimensions")
         for name, dynamic in self.dynamic.items():
             shapes.add_row(name, ", ".join(dynamic), ", ".join(self.frozen[name]))
         written = [f"wrote {path} ({size:,} bytes)" for path, size in self.files.items()]

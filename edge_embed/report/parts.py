@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rich.table import Table
 from rich.text import Text
 
+from edge_embed.report.shown import FoldedTable
 from edge_embed.report.words import plain
 
 # Of a file as a whole; the parts of a table are named as its tensors (codes, values, row_offsets, core_0, ...).
@@ -59,9 +59,9 @@ def by_name(parts: Iterable[SizePart]) -> dict[str, int]:
     return found
 
 
-def render_parts(parts: Iterable[SizePart]) -> Table:
+def render_parts(parts: Iterable[SizePart]) -> FoldedTable:
     """A table for the terminal."""
-    shown = Table("part", "bytes", "", title="Parts of the files", title_justify="left")
+    shown = FoldedTable("part", "bytes", "", title="Parts of the files", title_justify="left")
     shown.columns[1].justify = "right"
     for part in parts:
         remark = f"table {part.table}" if part.table is not None else FILE_PARTS[part.name]

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from edge_embed.errors import ParityError
 from edge_embed.report import tables as report_tables
 from edge_embed.report.parts import SizePart
+from edge_embed.report.shown import Shown
 from edge_embed.report.targets import Evidence, TargetTimes
 
 SCHEMA_VERSION = 1
@@ -233,8 +234,8 @@ class LatencySection:
     results: tuple[LatencyResult, ...]
 
 
-@dataclass(frozen=True)
-class ValidationReport:
+@dataclass(frozen=True, repr=False)
+class ValidationReport(Shown):
     """What `validate` found.
 
     Attributes:

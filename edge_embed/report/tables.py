@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from edge_embed.report.parts import render_parts
+from edge_embed.report.shown import FoldedTable
 from edge_embed.report.target_table import target_table
 from edge_embed.report.words import cell, line, plain
 
@@ -60,7 +61,7 @@ def _model(model: "ModelResult") -> RenderableType:
 
 
 def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> RenderableType:
-    total = Table("", "bytes", "", title="Sizes", title_justify="left")
+    total = FoldedTable("", "bytes", "", title="Sizes", title_justify="left")
     total.columns[1].justify = "right"
     total.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "the files, if tables were float32")
     total.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
@@ -75,7 +76,7 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
             total.add_row("weights in a session", f"{max(held):,}", f"{side}, most of {len(held)} optimisation levels")
     if sizes.session_bytes:
         total.add_row("more in a session", f"{sizes.session_bytes:,}", "up to so much, with the library, to be faster")
-    by_table = Table("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
+    by_table = FoldedTable("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
         by_table.add_row(cell(table.name), *numbers)
@@ -85,7 +86,7 @@ def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> Renderable
 def _latency(latency: "LatencySection") -> RenderableType:
     peers = list(dict.fromkeys(result.peer for result in latency.results if result.ratio is not None))
     columns = [Column(peer, overflow="fold") for peer in peers]
-    ratios = Table("", "ids a call", "ids", "µs", *columns, title=_LATENCY_TITLE, title_justify="left")
+    ratios = FoldedTable("", "ids a call", "ids", "µs", *columns, title=_LATENCY_TITLE, title_justify="left")
     rows: dict[tuple[str, int | None, str], dict[str, LatencyResult]] = {}
     for result in latency.results:
         if result.ratio is not None:

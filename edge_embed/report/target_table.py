@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
+from edge_embed.report.shown import FoldedTable
 from edge_embed.report.words import cell, line
 
 if TYPE_CHECKING:  # results.py shows itself by this file
@@ -16,7 +16,7 @@ _MEBI = 1 << 20
 
 def target_table(targets: "Sequence[TargetResult]") -> RenderableType:
     """Outcome of every target, then times, memory and versions of those that ran."""
-    table = Table("target", "", "session ms", "first call ms", "call ms", "memory MiB", "", title="Targets")
+    table = FoldedTable("target", "", "session ms", "first call ms", "call ms", "memory MiB", "", title="Targets")
     table.title_justify = "left"
     for column in table.columns[2:6]:
         column.justify = "right"

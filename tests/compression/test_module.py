@@ -206,7 +206,10 @@ def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:
     assert small["places"] == "1.0% of the model: give its name to compress it"
     named = {table.name: table.reason for table in chosen(tables, ["places"], numbers)}
     assert named == {"words": "not among the names that were given", "places": ""}
-    with pytest.raises(BadInputError, match="got 'wrds', expected the name of a table: there are words, places"):
+    with pytest.raises(
+        BadInputError,
+        match=r"got 'wrds', expected the name of a table: did you mean 'words'\? there are 'words', 'places'",
+    ):
         chosen(tables, ["wrds"], numbers)
 
 

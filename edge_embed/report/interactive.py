@@ -1,0 +1,45 @@
+"""What makes a function pleasant to call by hand: bars by default, and a hint for a keyword that is mistyped."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
+
+from edge_embed.errors import suggested
+from edge_embed.report.bars import bars
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Bars:
+    """The default of ``progress``: `interactive` puts bars in its place."""
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Show nothing, where no bars were put in the place of this."""
+
+    def __repr__(self) -> str:
+        return "bars"
+
+
+BARS = _Bars()
+
+
+def interactive(function: Callable[P, T]) -> Callable[P, T]:
+    """Let ``progress`` be bars where it is `BARS`; say what a keyword that is not known may have meant."""
+    parameters = signature(function).parameters
+    place = list(parameters).index("progress")
+    takes_more = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+    @wraps(function)
+    def called(*args: Any, **given: Any) -> T:
+        for name in given:
+            if name not in parameters and not takes_more:
+                hint = suggested(name, parameters).rstrip() or f"expected one of {', '.join(parameters)}"
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {hint}")
+        if len(args) > place or given.get("progress", BARS) is not BARS:
+            return function(*args, **given)
+        with bars() as progress:
+            return function(*args, **{**given, "progress": progress})
+
+    return called

@@ -1,0 +1,57 @@
+"""``--help``: nothing is cut, options stand in sections, and the examples are commands that there are."""
+
+import re
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from edge_embed.cli import main
+from edge_embed.cli.help import HelpCommand
+
+SECTIONED = [name for name, command in main.commands.items() if isinstance(command, HelpCommand)]
+
+
+def test_summaries_of_commands_are_whole_at_80_columns():
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    listed = shown.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(main.commands)
+    assert all(re.fullmatch(r"  \w+ +[A-Z][^.]*\.", line) for line in listed)
+
+
+def test_commands_with_many_options_have_sections_and_examples():
+    assert {"compress", "bench", "export"} <= set(SECTIONED)
+
+
+@pytest.mark.parametrize("name", SECTIONED)
+def test_sections_list_every_option_once(name):
+    command = main.commands[name]
+    options = [parameter.name for parameter in command.params if isinstance(parameter, click.Option)]
+    listed = [name for names in command.sections.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= set(options)
+    shown = CliRunner().invoke(main, [name, "--help"], terminal_width=80).output
+    for title in command.sections:
+        assert f"\n{title}:\n" in shown
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert len(re.findall(rf"^  (?:-\w, )?{parameter.opts[0]}\b", shown, re.MULTILINE)) == 1, parameter.name
+
+
+@pytest.mark.parametrize("name", SECTIONED)
+def test_examples_parse_and_are_lines_of_the_help(name):
+    shown = CliRunner().invoke(main, [name, "--help"], terminal_width=40).output
+    for example in main.commands[name].examples:
+        assert f"\n  edge-embed {example}\n" in shown
+        word, *arguments = shlex.split(example)
+        assert word == name
+        context = main.commands[name].make_context(name, arguments)  # raises for options that there are not
+        assert context.params
+
+
+def test_completion_lists_commands_and_options():
+    for words, at, wanted in (("edge-embed val", 1, "validate"), ("edge-embed compress --num-c", 2, "--num-codes")):
+        environment = {"_EDGE_EMBED_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        shown = CliRunner().invoke(main, prog_name="edge-embed", env=environment).output
+        assert f"plain,{wanted}" in shown.split()

@@ -1,0 +1,45 @@
+"""Extras: all of the package are listed, with what is missing and the command that installs it."""
+
+from importlib import metadata
+
+from edge_embed.inspection import extras
+from edge_embed.inspection.doctor import diagnose
+from edge_embed.inspection.extras import list_extras
+
+
+def test_every_extra_for_users_is_listed():
+    declared = set(metadata.metadata("edge-embed").get_all("Provides-Extra")) - {"dev"}
+    assert {extra.name for extra in list_extras()} == declared
+    for extra in list_extras():
+        assert extra.command == f'python -m pip install "edge-embed[{extra.name}]"'
+        assert extra.purpose
+
+
+def test_what_is_missing_is_named_also_of_an_extra_inside_another(monkeypatch):
+    version = extras.metadata.version
+
+    def without(name):
+        if name in ("ai-edge-litert", "transformers"):
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(extras.metadata, "version", without)
+    lacks = {extra.name: extra.lacks for extra in list_extras()}
+    assert lacks["transformers"] == ("transformers",)
+    assert lacks["tflite"] == ("ai-edge-litert",)
+    assert "ai-edge-litert" in lacks["tflite-models"]
+    assert lacks["compress"] == ()
+    report = diagnose()
+    assert report.ok  # an extra that is missing is no problem
+    assert (
+        "transformers (folders of transformers models): transformers missing: python -m pip install "
+        '"edge-embed[transformers]"'
+    ) in str(report)
+
+
+def test_a_package_that_is_not_installed_has_none(monkeypatch):
+    def none(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(extras.metadata, "requires", none)
+    assert list_extras() == ()

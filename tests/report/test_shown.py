@@ -1,0 +1,110 @@
+"""Reports print as on the command line, and a notebook shows them in colours."""
+
+import inspect
+import io
+
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.errors import BadInputError
+from edge_embed.report.interactive import interactive
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    folder = tmp_path_factory.mktemp("shown")
+    model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4), nn.Linear(8, 2))
+    example = torch.tensor([[1, 2, 3]])
+    export = edge_embed.export(model, "onnx", folder / "m.onnx", example)
+    _, compressed = edge_embed.compress(nn.Sequential(nn.Embedding(50, 8)), "rows", bits=4)
+    return {"export": export, "compress": compressed, "inspect": edge_embed.inspect(folder / "m.onnx")}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("export", ["Embeddings", "wrote", "dpq"]),
+        ("compress", ["Tables", "bits=4"]),
+        ("inspect", ["DPQEmbedding: nodes"]),
+    ],
+)
+def test_text_and_page_are_what_the_command_line_shows(reports, name, words):
+    report = reports[name]
+    page = report._repr_html_()
+    for word in words:
+        assert word in str(report)
+        assert word in page
+    assert repr(report) == str(report)
+    assert "\x1b" not in str(report)
+    assert page.startswith("<pre")
+    assert not any(f"{kind}(" in str(report) for kind in ("Report", "Trial", "TableInfo"))  # no dataclass
+
+
+def test_names_of_files_are_no_markup_in_a_page(tmp_path):
+    model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4))
+    report = edge_embed.export(model, "onnx", tmp_path / "<b>&.onnx", torch.tensor([1]))
+    assert "<b>" not in report._repr_html_()
+
+
+def test_signatures_say_what_there_is():
+    for name in ("compress", "export", "lower", "validate", "check"):
+        signature = inspect.signature(getattr(edge_embed, name))
+        assert "function" not in str(signature)
+        assert not [p for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD and name == "compress"]
+    assert "num_codes" in inspect.signature(edge_embed.compress).parameters
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("num_code", "num_codes"), ("ratios", "ratio"), ("min_cosin", "min_cosine")]
+)
+def test_a_mistyped_keyword_says_which_one_was_meant(wrong, meant):
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': did you mean '{meant}'\?"):
+        edge_embed.compress(nn.Embedding(4, 2), "dpq", **{wrong: 4})
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("DPQEmbeding", "DPQEmbedding"), ("exprt", "export"), ("lowr", "lower")])
+def test_a_mistyped_name_says_which_one_was_meant(wrong, meant):
+    with pytest.raises(AttributeError, match=rf"no attribute '{wrong}': did you mean '{meant}'\? public are"):
+        getattr(edge_embed, wrong)
+
+
+def test_a_mistyped_table_says_which_one_was_meant():
+    model = nn.ModuleDict({"words": nn.Embedding(40, 8), "0": nn.Embedding(40, 8)})
+    with pytest.raises(
+        BadInputError, match=r"got 'word', expected the name of a table: did you mean 'words'\? there are"
+    ):
+        edge_embed.compress(model, "rows", bits=4, modules=["word"])
+    with pytest.raises(BadInputError, match="got 'embed', expected the name of a table: there are 'words', '0'"):
+        edge_embed.compress(model, "rows", bits=4, modules=["embed"])
+
+
+def test_progress_is_bars_on_a_terminal_and_nothing_elsewhere(monkeypatch):
+    seen = []
+
+    @interactive
+    def work(progress=None):
+        progress("table", 1, 2)
+        seen.append(progress)
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    from edge_embed.report.interactive import BARS
+
+    for stream, shows in ((io.StringIO(), False), (Terminal(), True)):
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        work(progress=BARS)
+        assert ("table" in stream.getvalue()) == shows
+    mine = lambda *step: seen.append(step)  # noqa: E731
+    work(progress=mine)
+    assert seen[-2:] == [("table", 1, 2), mine]
+
+
+def test_a_bare_report_shows_nothing():
+    from edge_embed.report.shown import Shown
+
+    assert str(Shown()) == ""
