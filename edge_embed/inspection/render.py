@@ -255,7 +255,7 @@ def _column(table: Table, title: str) -> None:
 
 
 def _plain(console: Console) -> Console:
-    """The console itself on a terminal, or where COLUMNS is set, or for a page; for pipes and logs one that breaks no line."""
+    """The console itself where it has a width (terminal, page, COLUMNS); for pipes one that breaks no line."""
     has_width = console.is_terminal or console.record or "COLUMNS" in os.environ
     return console if has_width else Console(file=console.file, width=_UNBROKEN)
 

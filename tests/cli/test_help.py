@@ -36,7 +36,8 @@ def test_sections_list_every_option_once(name):
         assert f"\n{title}:\n" in shown
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            assert len(re.findall(rf"^  (?:-\w, )?{parameter.opts[0]}(?![\w-])", shown, re.MULTILINE)) == 1, parameter.name
+            lines = re.findall(rf"^  (?:-\w, )?{parameter.opts[0]}(?![\w-])", shown, re.MULTILINE)
+            assert len(lines) == 1, parameter.name
 
 
 @pytest.mark.parametrize("name", SECTIONED)
