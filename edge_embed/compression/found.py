@@ -36,6 +36,12 @@ class FoundTable:
     looks_up: bool
     reason: str = ""
     rotates: Rotates = "beside"
+    held_bytes: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table as the model holds it."""
+        return self.weight.nbytes if self.held_bytes is None else self.held_bytes
 
 
 Table = TypeVar("Table", bound=FoundTable)
