@@ -1,7 +1,7 @@
 """A dense table that was found in a model, and which of those are to be compressed."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from torch import Tensor
@@ -36,7 +36,7 @@ class FoundTable:
     looks_up: bool
     reason: str = ""
     rotates: Rotates = "beside"
-    held_bytes: int | None = None
+    held_bytes: int | None = field(default=None, kw_only=True)
 
     @property
     def nbytes(self) -> int:

@@ -15,6 +15,7 @@ from edge_embed.exporters.tflite.flatbuffer import type_names
 _WHOLE = {"float32": "<f4", "float16": "<f2", "int8": "<i1", "uint8": "<u1", "int16": "<i2"}
 _BITS = {"int4": 4, "int2": 2}
 _FLOATS = ("float32", "float16")
+_MOST_NUMBERS = 1 << 40
 _BLOCKS = "BlockwiseQuantization"
 
 
@@ -61,6 +62,18 @@ def numbers_of(model: Any, graph: Any, tensor: Any) -> NDArray[np.float32]:
     return ((stored.astype(np.float64) - zeros) * scales).astype(np.float32)
 
 
+def check_size(model: Any, tensor: Any) -> None:
+    """Raise ValueError if the content of a constant is of another size than its shape."""
+    shape, kind = numbers(tensor.shape), kind_of(tensor)
+    size = len(model.buffers[tensor.buffer].data)
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count > _MOST_NUMBERS:
+        raise ValueError(f"a constant of shape {shape}")
+    bits = _BITS.get(kind) or 8 * np.dtype(_WHOLE.get(kind, "V0")).itemsize
+    if tensor.sparsity is None and bits and size != -(-count * bits // 8):
+        raise ValueError(f"{size:,} bytes for {kind} {shape}")
+
+
 def held_bytes(model: Any, graph: Any, tensor: Any) -> int:
     """Bytes that a file holds of a constant: its content, scales and zero points."""
     scales, held = tensor.quantization, len(model.buffers[tensor.buffer].data)
@@ -89,8 +102,6 @@ def _stored(model: Any, tensor: Any) -> NDArray[Any]:
     if kind in _WHOLE:
         return content.view(_WHOLE[kind]).reshape(shape)
     bits, count = _BITS[kind], math.prod(shape)
-    if len(content) != -(-count * bits // 8):
-        raise ValueError(f"{len(content):,} bytes of {kind} {shape}")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)  # the first number has the lowest bits
     parts = (content[:, np.newaxis] >> shifts & (1 << bits) - 1).astype(np.int8)
     return (parts - (parts >> bits - 1 << bits)).reshape(-1)[:count].reshape(shape)

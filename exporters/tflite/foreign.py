@@ -59,21 +59,37 @@ def read_foreign(path: Path) -> ForeignFile:
         BadInputError: it is missing, damaged, or keeps weights where they are not found.
         EdgeEmbedError: the package ai-edge-litert is not installed.
     """
+    with damaged(path):
+        content = _open(path)
+        files, model, origins = _read(path, content)
+        return ForeignFile(path, files, model, origins, find_tables(model, origins), _attached(path, content))
+
+
+def find_dense(path: Path) -> Mapping[str, ForeignTable]:
+    """The constants that rows are looked up of, by name, whatever is attached to the file; errors as `read_foreign`."""
+    with damaged(path):
+        _, model, origins = _read(path, _open(path))
+        return find_tables(model, origins)
+
+
+def _open(path: Path) -> mmap.mmap:
     if not path.is_file():
         raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+    content = open_content(path)
+    if content[4:8] != IDENTIFIER:
+        got = f"got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}"
+        raise BadInputError(f"{path}: {got}: is it a TFLite model?")
+    return content
+
+
+def _read(path: Path, content: mmap.mmap) -> tuple[tuple[Path, ...], Any, Origins]:
+    """The files of a model, it with all contents, and its constants."""
     schema = load_schema()
-    with damaged(path):
-        content = open_content(path)
-        if content[4:8] != IDENTIFIER:
-            got = f"got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}"
-            raise BadInputError(f"{path}: {got}: is it a TFLite model?")
-        check_parts(schema.Model.GetRootAs(content, 0), len(content))
-        model = schema.ModelT.InitFromPackedBuf(content, 0)
-        if model.buffers is None or not model.subgraphs:
-            raise ValueError("it has no buffers, or no subgraph")
-        files = take_in(model, content, path)
-        origins = Origins(model)
-        return ForeignFile(path, (path, *files), model, origins, find_tables(model, origins), _attached(path, content))
+    check_parts(schema.Model.GetRootAs(content, 0), len(content))
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    if not model.buffers or not model.subgraphs or not model.operatorCodes:
+        raise ValueError("it has no buffers, subgraphs or operators")
+    return (path, *take_in(model, content, path)), model, Origins(model)
 
 
 @contextmanager

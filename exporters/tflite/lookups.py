@@ -113,9 +113,11 @@ def _product(model: Any, origins: Origins, number: int, operator: Any) -> Lookup
     if origin is None or one_hot is None or operator_name(model, one_hot) != "ONE_HOT":
         return None
     name, options = operator_name(model, operator), operator.builtinOptions
-    axis = 1 if name == "FULLY_CONNECTED" or options.adjY else 0
     shape, hot_shape = (numbers(each) for each in _shapes(model, number, table, hot))
-    if len(shape) != 2 or not _is_identity(model, origins, number, one_hot, shape[axis], len(hot_shape)):
+    if not 2 <= len(shape) <= len(hot_shape) or set(shape[:-2]) - {1}:
+        return None
+    axis = len(shape) - (1 if name == "FULLY_CONNECTED" or options.adjY else 2)
+    if not _is_identity(model, origins, number, one_hot, shape[axis], len(hot_shape)):
         return None
     if name == "BATCH_MATMUL" and options.adjX:
         return None

@@ -31,7 +31,7 @@ class Placed:
     def __init__(self, graph: Graph, subgraph: Any, lookup: Lookup, sizes: tuple[int, ...]) -> None:
         self._graph, self._lookup, self._sizes = graph, lookup, sizes
         self._subgraph = subgraph
-        self._valid: Tensor | None = None  # 1 for ids that are rows, [*] in their type
+        self._valid: Tensor | None = None  # 1 for ids that are rows, else 0: int32 [*]
         given = tensor_at(subgraph, lookup.ids)
         # An app may give them another size than the file has.
         given = Tensor(given.index, given.name, given.dtype, (-1,) * len(given.shape))
@@ -81,17 +81,18 @@ class Placed:
         return graph.binary("ADD", ids, graph.gather(graph.constant([0]), wrong))
 
     def _inside(self, ids: Tensor, sizes: list[int]) -> Tensor:
-        """1 where an id is one of 0 ... size - 1, else 0: int32, like the ids."""
+        """1 where an id, int32, is one of 0 ... size - 1, else 0: int32."""
         graph = self._graph
-        most = graph.constant(sizes if len(sizes) > 1 else sizes[0], ids.dtype)
-        below = graph.cast(graph.binary("LESS", ids, most), "int32")
-        return graph.binary("SUB", below, graph.cast(graph.binary("LESS", ids, graph.constant(0, ids.dtype)), "int32"))
+        ends = graph.constant(sizes if len(sizes) > 1 else sizes[0]), graph.constant(0)
+        below = [graph.cast(graph.binary("LESS", ids, end), "int32") for end in ends]
+        return graph.binary("SUB", *below)
 
     def _one_hot_ids(self) -> Tensor:
         ids = self._given if self._keeps_shape() else self._graph.flatten(self._given)
+        ids = self._graph.cast(ids, "int32")  # as ONE_HOT does, which leaves out the upper half of int64
         (axis,) = self._lookup.row_axes
         self._valid = self._inside(ids, [self._sizes[axis]])
-        return self._graph.binary("MUL", ids, self._graph.cast(self._valid, ids.dtype))
+        return self._graph.binary("MUL", ids, self._valid)
 
     def _keeps_shape(self) -> bool:
         options = self._lookup.operator.builtinOptions

@@ -1,5 +1,6 @@
 """Constants of a TFLite file whose rows are looked up, and why some of them have to stay."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.calls import call_of, numbers, operator_name
-from edge_embed.exporters.tflite.dequantize import held_bytes, kind_of, numbers_of, why_no_rows
+from edge_embed.exporters.tflite.dequantize import check_size, held_bytes, kind_of, numbers_of, why_no_rows
 from edge_embed.exporters.tflite.lookups import Lookup, find_lookup
 from edge_embed.exporters.tflite.origins import Origin, Origins, has_content
 
@@ -59,10 +60,9 @@ class ForeignTable:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows n and columns d."""
-        stored = np.broadcast_to(np.uint8(0), numbers(self._tensor.shape))
-        axes = self.lookups[0][1].row_axes
-        rows = int(np.prod([stored.shape[axis] for axis in axes], dtype=np.int64))
-        return rows, stored.size // max(1, rows)
+        sizes, axes = numbers(self._tensor.shape), self.lookups[0][1].row_axes
+        rows = math.prod(sizes[axis] for axis in axes)
+        return rows, math.prod(sizes) // max(1, rows)
 
     @cached_property
     def rows(self) -> NDArray[np.float32]:
@@ -122,6 +122,7 @@ def _table(
 ) -> ForeignTable:
     origin = lookups[0][1].origin
     tensor = origins.tensor(origin)
+    check_size(model, tensor)
     unread = why_no_rows(tensor)
     if not all(origins.is_same(origin, lookup.origin) for _, lookup in lookups):
         unread = "its bytes have several shapes or scales, expected one: store it once for each"

@@ -110,14 +110,36 @@ def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
     assert not (tmp_path / "small.tflite").exists()
 
 
-def test_a_file_without_a_table_of_floats_says_what_it_has(tmp_path):
+def test_compress_halves_without_dequantize_are_compressed(tmp_path):
     def halves(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
     file = write_foreign(tmp_path / "dense.tflite", ROWS.astype(np.float16), make=halves)
+    _, report = edge_embed.compress(file, "dpq", output=tmp_path / "small.tflite", **SIZES)
+    assert report.tables[0].fidelity.dense_bytes == 600 * DIM * 2
+
+
+def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_path):
+    def integers(graph, table, ids):
+        return graph.cast(graph.gather(table, ids), "float32")
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS.astype(np.int8), make=integers)
     result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
     assert result.exit_code == 2
-    assert "float16, expected float32: convert the model without quantisation" in result.stderr
+    told = f"{WORDS}: int8 [600, {DIM}], 7,200 bytes, looked up by GATHER: "
+    assert told in result.stderr
+    assert "convert it to float32" in result.stderr
+
+
+def test_compress_file_without_lookups_names_its_largest_constants(tmp_path):
+    def product(graph, table, ids):
+        return graph.products(graph.cast(ids, "float32"), table)
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS, make=product, shape=(1, DIM))
+    result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
+    assert result.exit_code == 2
+    assert f"{WORDS} (float32 [600, {DIM}], 28,800 bytes) of BATCH_MATMUL" in result.stderr
+    assert "no constant of it has rows that are looked up" in result.stderr
 
 
 @pytest.mark.parametrize(
