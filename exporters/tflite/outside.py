@@ -1,7 +1,7 @@
 """Contents that lie outside the flatbuffer of a TFLite file: behind it, or in files beside it.
 
-ai-edge-quantizer puts them behind it from 256 KiB on, converters from 2 GB on: a buffer has an offset from the beginning
-of the file and a size. Files beside it are those of external buffers, by the number that tensors have.
+ai-edge-quantizer puts them behind it from 256 KiB on, converters from 2 GB on: a buffer has an offset from the start of
+the file, and a size. Files beside it are those of external buffers, by the number that tensors have.
 """
 
 import mmap

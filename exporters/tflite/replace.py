@@ -79,17 +79,24 @@ def replace_in(
     file: ForeignFile, output: StrPath, tables: Mapping[str, Stored], tflite_table: str, force: bool
 ) -> Mapping[str, Layout]:
     """`replace_tables` of a file that was read, whose model is changed."""
+    content, layouts = packed_content(file, tables, tflite_table)
+    with new_file(output, force=force) as temporary:
+        temporary.write_bytes(content)
+        _attach(file, temporary)
+    return layouts
+
+
+def packed_content(
+    file: ForeignFile, tables: Mapping[str, Stored], tflite_table: str
+) -> tuple[memoryview, Mapping[str, Layout]]:
+    """What `replace_in` writes but for the archive behind it, and the layouts."""
     with damaged(file.path):
         _check(file, {name: stored.plain for name, stored in tables.items()})
         names = _manifest_names(tables)
         packed = {names[name]: stored.plain for name, stored in tables.items()}
         layouts = choose_layouts(packed, tflite_table)
         builder, metadata = _Replacement(file, tables, names, layouts).run()
-    with new_file(output, force=force) as temporary:
-        with damaged(file.path):
-            builder.write(temporary, {MANIFEST_KEY: write_manifest(packed), **metadata})
-        _attach(file, temporary)
-    return layouts
+        return builder.pack({MANIFEST_KEY: write_manifest(packed), **metadata}), layouts
 
 
 def check_dense(file: ForeignFile) -> None:
