@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 sys.path.append(str(Path(__file__).parent))
 
-from foreign_files import DIM, METADATA, ROWS, TABLE, WORDS, attach, change, mean_of_rows, write_foreign
+from foreign_files import DIM, METADATA, ROWS, TABLE, WORDS, attach, mean_of_rows, write_foreign
 
 import edge_embed
 from edge_embed.errors import BadInputError

@@ -60,8 +60,8 @@ class TestForms:
         assert (name, rows.dtype, rows.shape) == ("table", np.float32, (ROWS, DIM))
         if "one_hot" in form or "gather_nd of two" in form or "integers" in form:
             return  # what these make is no row as it is: the test of answers compares them
-        order = (
-            form.endswith(("columns", "columns int8")) and [1, 2, 0] or form.endswith("middle axis") and [1, 2, 0, 3]
+        order = (form.endswith(("columns", "columns int8")) and [1, 2, 0]) or (
+            form.endswith("middle axis") and [1, 2, 0, 3]
         )
         for first in range(0, ROWS, 4):
             (made,) = answer(file, np.arange(first, first + 4)[np.newaxis])
