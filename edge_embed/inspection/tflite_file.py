@@ -113,8 +113,12 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
 
 def _dense(path: Path, ours: Set[str]) -> list[DenseInfo]:
     """Constants that rows are looked up of, but for what our tables are made of."""
-    found = (table for table in find_dense(path).values() if table.name not in ours)
-    return [DenseInfo(table.name, *table.shape, table.kind, table.held_bytes) for table in found]
+    dense = []
+    for table in find_dense(path).values():
+        rows, columns = table.shape
+        if table.name not in ours:
+            dense.append(DenseInfo(table.name, rows, columns, table.kind, table.held_bytes))
+    return dense
 
 
 def _table(
