@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import mmap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULA
 from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
 from edge_embed.exporters.tflite.foreign import find_dense
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
-from edge_embed.exporters.tflite.outside import content_behind
+from edge_embed.exporters.tflite.outside import content_behind, open_content
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest
@@ -65,7 +66,7 @@ def read_tflite(path: Path) -> TfliteModel:
     if not path.is_file():
         raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
     try:
-        return _Reader(path.read_bytes()).read()
+        return _Reader(open_content(path)).read()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MALFORMED as error:
@@ -145,7 +146,7 @@ def _table(
 class _Reader:
     """Takes a file apart; raises one of `MALFORMED` where that cannot be done."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: mmap.mmap) -> None:
         self._file = content
         self._model = load_schema().Model.GetRootAs(content, 0)
         self._graphs = [self._model.Subgraphs(at) for at in range(self._model.SubgraphsLength())]

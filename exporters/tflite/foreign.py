@@ -1,7 +1,6 @@
 """TFLite files that another tool made: their dense tables, and the files that are attached to them."""
 
 import mmap
-import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,8 @@ from edge_embed.exporters.tflite.outside import open_content, take_in
 from edge_embed.exporters.tflite.parts import check_parts
 from edge_embed.exporters.tflite.tables import ForeignTable, find_tables
 
-_ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions that are in use
+_ARCHIVE_ENTRY = b"PK\x03\x04"  # of zip
+_ARCHIVE_VERSIONS = (b"\x0a\x00", b"\x14\x00", b"\x2d\x00")  # those that are in use
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
@@ -107,7 +107,7 @@ def damaged(path: Path) -> Iterator[None]:
 
 def _attached(path: Path, content: mmap.mmap) -> tuple[list[tuple[zipfile.ZipInfo, bytes]], bytes]:
     if not zipfile.is_zipfile(path):
-        if _ARCHIVE_ENTRY.search(content):
+        if _has_archive_entry(content):
             raise BadInputError(f"{path}: the zip archive behind the model has no end: get the file again")
         return [], b""
     try:
@@ -115,3 +115,11 @@ def _attached(path: Path, content: mmap.mmap) -> tuple[list[tuple[zipfile.ZipInf
             return [(entry, archive.read(entry)) for entry in archive.infolist()], archive.comment
     except _BROKEN_ARCHIVE as error:
         raise BadInputError(f"{path}: the zip archive behind the model is damaged: {one_line(error)}") from error
+
+
+def _has_archive_entry(content: mmap.mmap) -> bool:
+    """Whether an archive begins somewhere; files of gigabytes are searched for its first bytes alone."""
+    at = content.find(_ARCHIVE_ENTRY)
+    while at >= 0 and content[at + 4 : at + 6] not in _ARCHIVE_VERSIONS:
+        at = content.find(_ARCHIVE_ENTRY, at + 1)
+    return at >= 0
