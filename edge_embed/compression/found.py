@@ -1,7 +1,7 @@
 """A dense table that was found in a model, and which of those are to be compressed."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from torch import Tensor
@@ -36,6 +36,12 @@ class FoundTable:
     looks_up: bool
     reason: str = ""
     rotates: Rotates = "beside"
+    held_bytes: int | None = field(default=None, kw_only=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table as the model holds it."""
+        return self.weight.nbytes if self.held_bytes is None else self.held_bytes
 
 
 Table = TypeVar("Table", bound=FoundTable)

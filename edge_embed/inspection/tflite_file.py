@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import mmap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
+from edge_embed.exporters.tflite.foreign import find_dense
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
+from edge_embed.exporters.tflite.outside import content_behind, open_content
 from edge_embed.inspection.hashing import HashCheck
-from edge_embed.inspection.report import FileReport, PortInfo, TableInfo, TfliteInfo, table_info
+from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest
 
 # Offsets may lead to the same bytes many times over: names and sizes, which small files share, so many times at most.
@@ -63,7 +66,7 @@ def read_tflite(path: Path) -> TfliteModel:
     if not path.is_file():
         raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
     try:
-        return _Reader(path.read_bytes()).read()
+        return _Reader(open_content(path)).read()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MALFORMED as error:
@@ -98,6 +101,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         total_bytes=size,
         verified=verify,
         tables=tables,
+        dense=_dense(path, {tensor for layout in layouts.values() for tensor in layout["sha256"]}),
         inputs=list(model.inputs),
         outputs=list(model.outputs),
         vocabulary_size=num_tokens,
@@ -106,6 +110,16 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         notes=[] if entries else ["no compressed table of edge-embed: a model made by another tool"],
         differences=differences,
     )
+
+
+def _dense(path: Path, ours: Set[str]) -> list[DenseInfo]:
+    """Constants that rows are looked up of, but for what our tables are made of."""
+    dense = []
+    for table in find_dense(path).values():
+        rows, columns = table.shape
+        if table.name not in ours:
+            dense.append(DenseInfo(table.name, rows, columns, table.kind, table.held_bytes))
+    return dense
 
 
 def _table(
@@ -132,7 +146,8 @@ def _table(
 class _Reader:
     """Takes a file apart; raises one of `MALFORMED` where that cannot be done."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: mmap.mmap) -> None:
+        self._file = content
         self._model = load_schema().Model.GetRootAs(content, 0)
         self._graphs = [self._model.Subgraphs(at) for at in range(self._model.SubgraphsLength())]
         self._buffers: dict[int, NDArray[np.uint8]] = {}
@@ -200,8 +215,10 @@ class _Reader:
             if number >= self._model.BuffersLength():
                 raise ValueError(f"names buffer {number} of {self._model.BuffersLength()}")
             buffer = self._model.Buffers(number)
-            self._take(_SHARED * buffer.DataLength())
-            self._buffers[number] = buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
+            behind = content_behind(self._file, buffer)
+            self._take(_SHARED * (buffer.DataLength() if behind is None else behind.nbytes))
+            inside = buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
+            self._buffers[number] = inside if behind is None else behind
         return self._buffers[number]
 
     def _text(self, value: bytes | None) -> str:

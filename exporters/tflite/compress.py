@@ -7,8 +7,11 @@ import torch
 
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
+from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
-from edge_embed.exporters.tflite.replace import check_dense, other_reader, replace_in
+from edge_embed.exporters.tflite.lookups import LOOKUPS
+from edge_embed.exporters.tflite.replace import check_dense, replace_in
+from edge_embed.exporters.tflite.tables import ForeignTable, largest_constants
 from edge_embed.files import check_output
 from edge_embed.lowering.compress import CompressedFile
 from edge_embed.report.compressed import CompressReport
@@ -30,31 +33,48 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         EdgeEmbedError: if the package ai-edge-litert is not installed.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    job.processes.first(lambda: check_output([output], [path], force))
     file = read_foreign(path)
+    job.processes.first(lambda: check_output([output], file.files, force))
     with damaged(path):
         check_dense(file)
+        _check_any(file)
         found = list(_tables(file))
-    made, reports = job.run(job.chosen(found, _numbers(path)))
+    made, reports = job.run(job.chosen(found, _numbers(file)))
     stored = {name: fitted.stored("beside") for name, fitted in made.items()}
 
     def write() -> list[int]:
         replace_in(file, output, stored, "auto", force)
-        return [part.stat().st_size for part in (path, output)]
+        return [file.nbytes, output.stat().st_size]
 
     return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))
 
 
 def _tables(file: ForeignFile) -> Iterator[FoundTable]:
-    for name, rows in file.tables.items():
-        reader = other_reader(file, name)
-        reason = "" if reader is None else f"{reader} takes it too"
-        yield FoundTable(name, torch.from_numpy(rows), None, file.lookups(name), True, reason)
-    for name, (kind, shape) in file.others.items():
-        reason = f"its numbers are {kind}, expected float32: convert the model without quantisation"
-        yield FoundTable(name, torch.zeros(1).expand(shape), None, 1, True, reason)
+    for name, table in file.found.items():
+        reason = _why_it_stays(table)
+        weight = torch.zeros(1).expand(table.shape) if reason else torch.from_numpy(table.rows)
+        yield FoundTable(name, weight, None, len(table.lookups), True, reason, held_bytes=table.held_bytes)
 
 
-def _numbers(path: Path) -> int:
+def _why_it_stays(table: ForeignTable) -> str:
+    """Why a table is not compressed, with its size, who uses it and what to do; empty if it is."""
+    shown = f"{table.kind} {list(table.shape)}, {table.held_bytes:,} bytes, looked up by {table.looked_up_by}"
+    if table.unread:
+        return f"{shown}: {table.unread}"
+    if table.readers:
+        taken = f"{', '.join(table.readers)} takes it too"
+        return f"{shown}: {taken}, as a whole, so it would stay: compress the model that the file was converted from"
+    return ""
+
+
+def _check_any(file: ForeignFile) -> None:
+    if not file.found:
+        raise BadInputError(
+            f"{file.path}: no constant of it has rows that are looked up, by {', '.join(LOOKUPS)}. Its largest are "
+            f"{largest_constants(file.model) or 'none'}: compress the model that the file was converted from"
+        )
+
+
+def _numbers(file: ForeignFile) -> int:
     """Of a file, were all of it float32."""
-    return path.stat().st_size // 4
+    return file.nbytes // 4

@@ -153,7 +153,11 @@ class ModelBuilder:
         self._graph.operators.append(operator)
 
     def write(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the file, with texts that no runtime reads.
+        """Write the file: `pack`."""
+        path.write_bytes(self.pack(metadata))
+
+    def pack(self, metadata: Mapping[str, str]) -> memoryview:
+        """The content of the file, with texts that no runtime reads.
 
         Raises:
             BadInputError: buffers are larger than the format can hold.
@@ -163,7 +167,7 @@ class ModelBuilder:
         for number, array in self._arrays.items():
             self._model.buffers[number] = self._aligned(array)
         builder.Finish(self._model.Pack(builder), IDENTIFIER)
-        path.write_bytes(memoryview(builder.Bytes)[builder.Head() :])
+        return memoryview(builder.Bytes)[builder.Head() :]
 
     def _checked_size(self) -> int:
         size = sum(array.nbytes + ALIGNMENT for array in self._arrays.values())

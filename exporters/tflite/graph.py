@@ -33,6 +33,7 @@ OPERATORS: Mapping[str, str] = {
     "MAXIMUM": "MaximumMinimumOptions",
     "MUL": "MulOptions",
     "NOT_EQUAL": "NotEqualOptions",
+    "QUANTIZE": "QuantizeOptions",
     "RANGE": "RangeOptions",
     "RESHAPE": "ReshapeOptions",
     "SCATTER_ND": "ScatterNdOptions",
@@ -42,6 +43,7 @@ OPERATORS: Mapping[str, str] = {
     "SUB": "SubOptions",
     "SUM": "ReducerOptions",
     "TOPK_V2": "TopKV2Options",
+    "TRANSPOSE": "TransposeOptions",
     # Their options came later than the operators, and are empty.
     "UNSORTED_SEGMENT_MAX": "",
     "UNSORTED_SEGMENT_SUM": "",
@@ -136,10 +138,14 @@ class Graph:
         """The same bits as another type of that size."""
         return self._add("BITCAST", [tensor], dtype, tensor.shape)
 
-    def binary(self, name: str, left: Tensor, right: Tensor) -> Tensor:
-        """Arithmetic or a comparison by its name in the format, with broadcasting."""
+    def quantize(self, tensor: Tensor, dtype: str) -> Tensor:
+        """The nearest integers by the scale of the tensor that takes them, which has to be set."""
+        return self._add("QUANTIZE", [tensor], dtype, tensor.shape)
+
+    def binary(self, name: str, left: Tensor, right: Tensor, **options: int) -> Tensor:
+        """Arithmetic or a comparison by its name in the format, with broadcasting; options are those of its schema."""
         dtype = "bool" if name in _COMPARISONS else left.dtype
-        return self._add(name, [left, right], dtype, _broadcast(left.shape, right.shape))
+        return self._add(name, [left, right], dtype, _broadcast(left.shape, right.shape), **options)
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
         """[i, k] times the transpose of [j, k]."""
@@ -163,13 +169,18 @@ class Graph:
         """All numbers as a vector."""
         return tensor if len(tensor.shape) == 1 else self.reshape(tensor, (-1,))
 
-    def reshape_like(self, tensor: Tensor, like: Tensor, width: int) -> Tensor:
-        """Numbers -> [*like, width], where any sizes of ``like`` may be dynamic."""
-        shape = (*like.shape, width)
+    def reshape_like(self, tensor: Tensor, like: Tensor, *width: int) -> Tensor:
+        """Numbers -> [*like, *width], where any sizes of ``like`` may be dynamic."""
+        shape = (*like.shape, *width)
         if shape.count(-1) <= 1:
             return tensor if tensor.shape == shape else self.reshape(tensor, shape)
-        sizes = self.concatenate([self.shape(like), self.constant([width])])
+        sizes = self.concatenate([self.shape(like), self.constant(width)])
         return self._add("RESHAPE", [tensor, sizes], tensor.dtype, shape)
+
+    def transpose(self, tensor: Tensor, order: Sequence[int]) -> Tensor:
+        """Axes in another order."""
+        shape = tuple(tensor.shape[axis] for axis in order)
+        return self._add("TRANSPOSE", [tensor, self.constant(order)], tensor.dtype, shape)
 
     def shape(self, tensor: Tensor) -> Tensor:
         """Its sizes, int32 [rank]."""

@@ -1,8 +1,9 @@
 """Packed tables in the place of the dense ones in a TFLite file that another tool made.
 
-Each ``GATHER`` of such a table becomes its packed look-up, at the same place, with a ``BATCH_MATMUL`` behind it where
-rows are rotated. Everything else stays as it was: other
-operators and their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
+Each operator that looks such a table up (`edge_embed.exporters.tflite.lookups`) becomes its packed look-up, at the same
+place, with a ``BATCH_MATMUL`` behind it where rows are rotated; ``DEQUANTIZE`` before and behind it goes. Everything
+else stays as it was: other operators and their order, inputs, outputs, signatures, metadata, and the files in an
+archive behind the model.
 """
 
 import re
@@ -17,28 +18,33 @@ from numpy.typing import NDArray
 from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
+from edge_embed.exporters.tflite.calls import numbers, operator_name
+from edge_embed.exporters.tflite.cleared import DenseTensors
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
-from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, operator_name, read_foreign
-from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
+from edge_embed.exporters.tflite.graph import Graph
+from edge_embed.exporters.tflite.lookups import Lookup
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
+from edge_embed.exporters.tflite.placed import Placed
 from edge_embed.exporters.tflite.splice import take_over, tensor_at
+from edge_embed.exporters.tflite.tables import ForeignTable
 from edge_embed.exporters.tflite.uses import Layout, add_use, choose_layouts, layouts_json
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import write_manifest
 
-_IDS = ("int32", "int64")
-
 
 def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
-    """The tables of a TFLite file, float32 [n, d] by name: the constants that ``GATHER`` takes rows of.
+    """The tables of a TFLite file, float32 [n, d] by name: the constants that rows are looked up of, dequantised.
 
     Raises:
         BadInputError: if the file is missing or damaged.
         EdgeEmbedError: if the package ai-edge-litert is not installed.
     """
-    return dict(read_foreign(Path(path)).tables)
+    file = read_foreign(Path(path))
+    with damaged(file.path):
+        return {name: table.rows for name, table in file.tables.items()}
 
 
 def replace_tables(
@@ -59,30 +65,38 @@ def replace_tables(
 
     Raises:
         BadInputError: if the source is missing or damaged, has no such table, needs one as a whole too, has compressed
-            tables already, or has loops or branches; if the result does not fit one file.
+            tables already; if the result does not fit one file.
         EdgeEmbedError: if the package ai-edge-litert is not installed.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    keep_inputs([Path(output)], [source])
+    file = read_foreign(Path(source))
+    keep_inputs([Path(output)], file.files)
     stored = {name: Stored(packed) for name, packed in tables.items()}
-    return replace_in(read_foreign(Path(source)), output, stored, tflite_table, force)
+    return replace_in(file, output, stored, tflite_table, force)
 
 
 def replace_in(
     file: ForeignFile, output: StrPath, tables: Mapping[str, Stored], tflite_table: str, force: bool
 ) -> Mapping[str, Layout]:
     """`replace_tables` of a file that was read, whose model is changed."""
+    content, layouts = packed_content(file, tables, tflite_table)
+    with new_file(output, force=force) as temporary:
+        temporary.write_bytes(content)
+        _attach(file, temporary)
+    return layouts
+
+
+def packed_content(
+    file: ForeignFile, tables: Mapping[str, Stored], tflite_table: str
+) -> tuple[memoryview, Mapping[str, Layout]]:
+    """What `replace_in` writes but for the archive behind it, and the layouts."""
     with damaged(file.path):
         _check(file, {name: stored.plain for name, stored in tables.items()})
         names = _manifest_names(tables)
         packed = {names[name]: stored.plain for name, stored in tables.items()}
         layouts = choose_layouts(packed, tflite_table)
         builder, metadata = _Replacement(file, tables, names, layouts).run()
-    with new_file(output, force=force) as temporary:
-        with damaged(file.path):
-            builder.write(temporary, {MANIFEST_KEY: write_manifest(packed), **metadata})
-        _attach(file, temporary)
-    return layouts
+        return builder.pack({MANIFEST_KEY: write_manifest(packed), **metadata}), layouts
 
 
 def check_dense(file: ForeignFile) -> None:
@@ -96,32 +110,14 @@ def _check(file: ForeignFile, tables: Mapping[str, Packed]) -> None:
     for name, packed in tables.items():
         if name not in file.tables:
             known = ", ".join(file.tables) or "none"
-            left = ", ".join(f"{name} ({other.kind})" for name, other in file.others.items())
-            reason = f"; not float32, so convert the model without quantisation: {left}" if left else ""
+            left = "; ".join(f"{table}: {table.unread}" for table in file.found.values() if table.unread)
+            reason = f"; not {left}" if left else ""
             raise BadInputError(f"{file.path}: got a table for {name!r:.200}, expected one of: {known}{reason}")
         got, expected = (packed.num_embeddings, packed.embedding_dim), file.tables[name].shape
         if got != expected:
             raise BadInputError(f"table {name}: got packed rows {list(got)}, expected {list(expected)}")
-        if reader := other_reader(file, name):
+        if reader := ", ".join(file.tables[name].readers):
             raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
-
-
-def other_reader(file: ForeignFile, name: str) -> str | None:
-    """What needs a table as a whole, which would keep it in the file."""
-    buffer = _buffer_of(file, name)
-    for graph in file.model.subgraphs:
-        same = {number for number, tensor in enumerate(graph.tensors) if tensor.buffer == buffer}
-        for operator in graph.operators:
-            if same & set(map(int, operator.inputs)) and file.table_of(graph, operator) != name:
-                return operator_name(file.model, operator)
-    return None
-
-
-def _buffer_of(file: ForeignFile, name: str) -> int:
-    lookups = ((graph, operator) for graph in file.model.subgraphs for operator in graph.operators)
-    found = (graph.tensors[operator.inputs[0]] for graph, operator in lookups
-             if file.table_of(graph, operator) == name)  # fmt: skip
-    return int(next(found).buffer)
 
 
 def _manifest_names(tables: Iterable[str]) -> dict[str, str]:
@@ -143,48 +139,70 @@ class _Replacement:
         names: Mapping[str, str],
         layouts: Mapping[str, Layout],
     ) -> None:
-        self._file, self._tables, self._names, self._layouts = file, tables, names, layouts
+        self._model, self._tables, self._names, self._layouts = file.model, tables, names, layouts
         self._builder = ModelBuilder()
         self._hashes: dict[str, str] = {}
         self._lines: list[str | None] = []
+        found = [file.found[name] for name in tables]
+        self._lookups = {id(lookup.operator): (table, lookup) for table in found for _, lookup in table.lookups}
+        self._sizes = {table.name: tuple(numbers(file.origins.tensor(table.origin).shape)) for table in found}
+        self._clear = DenseTensors(file, found)
 
     def run(self) -> tuple[ModelBuilder, dict[str, str]]:
         """The model, and what it says of its tables."""
-        model = self._file.model
-        lookups = [[self._file.table_of(graph, operator) for operator in graph.operators] for graph in model.subgraphs]
-        dense = {_buffer_of(self._file, name) for name in self._tables}
-        for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
-            if tensor.buffer in dense:  # nothing reads it any more; without it others would get other numbers
-                tensor.buffer, tensor.shape, tensor.shapeSignature = 0, [0], None
-        for number, (graph, names) in enumerate(zip(take_over(self._builder, model), lookups, strict=True)):
-            self._put_in(graph, names, f"edge_embed/{number}/")
-        self._builder.adopt(model)
+        self._clear.run()
+        for number, graph in enumerate(take_over(self._builder, self._model)):
+            self._put_in(graph, f"edge_embed/{number}/")
+        self._builder.adopt(self._model)
         layouts = layouts_json(self._hashes, self._layouts)
         return self._builder, {LAYOUTS_KEY: layouts, **delegate_metadata(dict.fromkeys(self._lines))}
 
-    def _put_in(self, graph: Any, names: Sequence[str | None], prefix: str) -> None:
+    def _put_in(self, graph: Any, prefix: str) -> None:
         """Rebuild the operators of a subgraph in their order, packed look-ups in the place of the dense ones."""
         operators, graph.operators = graph.operators, []
+        gone, results = self._gone(graph, operators)
         added = Graph(self._builder, graph, prefix)
-        for name, operator in zip(names, operators, strict=True):
-            if name in self._tables:
-                self._look_up(added, graph, str(name), *map(int, (operator.inputs[1], operator.outputs[0])))
-            else:
+        for operator in operators:
+            if id(operator) in self._lookups:
+                table, lookup = self._lookups[id(operator)]
+                self._look_up(added, graph, table, lookup, results.get(id(operator), lookup.result))
+            elif id(operator) not in gone:
                 graph.operators.append(operator)
         self._hashes |= added.hashes
 
-    def _look_up(self, added: Graph, graph: Any, name: str, ids: int, result: int) -> None:
+    def _gone(self, graph: Any, operators: Sequence[Any]) -> tuple[set[int], dict[int, int]]:
+        """Operators of a subgraph that no one needs any more, and results of look-ups that are not what they made.
+
+        ``DEQUANTIZE`` behind the look-up of a quantised table goes where nothing else takes the quantised rows.
+        """
+        given = numbers(graph.outputs)
+        results = {}
+        gone = {id(operator) for operator in operators if self._clear.makes_none(graph, operator)}
+        for operator in operators:
+            if id(operator) not in self._lookups:
+                continue
+            _, lookup = self._lookups[id(operator)]
+            takers = [each for each in operators if lookup.result in numbers(each.inputs)]
+            if lookup.result not in given and [operator_name(self._model, each) for each in takers] == ["DEQUANTIZE"]:
+                results[id(operator)] = numbers(takers[0].outputs)[0]
+                gone.add(id(takers[0]))
+        kept = [each for each in operators if id(each) not in {*gone, *self._lookups}]
+        needed = {*given, *(tensor for each in kept for tensor in numbers(each.inputs))}
+        hot = [lookup.one_hot for _, lookup in self._lookups.values() if lookup.one_hot is not None]
+        gone |= {id(each) for each in hot if not needed & set(numbers(each.outputs))}
+        return gone, results
+
+    def _look_up(self, added: Graph, graph: Any, table: ForeignTable, lookup: Lookup, result: int) -> None:
         """Add the look-up of a table; its last operator gives the tensor that the dense one gave."""
-        own, stored = self._names[name], self._tables[name]
-        given = tensor_at(graph, ids)
-        # An app may give them another size than the file has.
-        given = Tensor(given.index, given.name, given.dtype, (-1,) * len(given.shape))
-        given = given if given.dtype in _IDS else added.cast(given, "int32")
-        (made,), line = add_use(added, "rows", own, stored.plain, self._layouts[own].name, [given])
+        own, stored = self._names[table.name], self._tables[table.name]
+        placed = Placed(added, graph, lookup, self._sizes[table.name])
+        ids = placed.ids()
+        (made,), line = add_use(added, "rows", own, stored.plain, self._layouts[own].name, [ids])
         made = added.cast(made, "float32")
         if stored.rotation is not None:
             rotation = added.constant(stored.rotation, stored.rotation.dtype.name)
             made = added.rows_times(made, added.cast(rotation, "float32"))
+        made = placed.result(made, ids, tensor_at(graph, result).dtype)
         graph.operators[-1].outputs = [result]
         del graph.tensors[made.index]  # the last one
         kept = graph.tensors[result]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder, type_names
 from edge_embed.exporters.tflite.graph import Tensor
 
@@ -15,12 +14,7 @@ def take_over(builder: ModelBuilder, model: Any) -> list[Any]:
     """The subgraphs of a model (of the schema's classes), changed to refer to our buffers and kinds of operators.
 
     Buffers that no tensor refers to are left behind.
-
-    Raises:
-        BadInputError: if operators of the model run other subgraphs.
     """
-    if len(model.subgraphs) > max(1, len(model.signatureDefs or ())):
-        raise BadInputError("got a model with loops or branches: expected one whose operators run one after the other")
     codes = [
         builder.add_code(max(code.builtinCode, code.deprecatedBuiltinCode), code.version, code.customCode)
         for code in model.operatorCodes

@@ -9,6 +9,7 @@
     python tests/fuzz/fuzz_files.py report --iterations 1e6    # the report of an earlier check
     python tests/fuzz/fuzz_files.py ort --iterations 1e6       # inspection of .ort files
     python tests/fuzz/fuzz_files.py tflite --iterations 1e6    # inspection of .tflite files, hashes verified
+    python tests/fuzz/fuzz_files.py tflite-compress --iterations 1e6  # files of other tools, as compress reads them
     python tests/fuzz/fuzz_files.py tflite-validate --iterations 1e6  # what validate reads of them itself
 
 TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the
@@ -291,6 +292,7 @@ READERS = {
     "report": report,
     "tflite": tflite_files.inspected,
     "tflite-validate": tflite_files.validated,
+    "tflite-compress": tflite_files.compressed,
 }
 
 

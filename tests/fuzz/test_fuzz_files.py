@@ -18,6 +18,7 @@ READERS = (
     "report",
     "tflite",
     "tflite-validate",
+    "tflite-compress",
 )
 
 

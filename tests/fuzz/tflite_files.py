@@ -3,20 +3,26 @@
 import json
 import random
 import struct
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import flatbuffers
+import numpy as np
 import torch
 from ai_edge_litert import schema_py_generated as schema
 from driver import Reader, change_bytes, change_values
+from numpy.typing import NDArray
 from torch import nn
 
 import edge_embed
 from edge_embed import workflow
+from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError, ParityError
+from edge_embed.exporters.tflite.foreign import damaged, read_foreign
+from edge_embed.exporters.tflite.replace import packed_content
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.lowering.graph import lower_program
 from edge_embed.program.load import capture_program
@@ -24,6 +30,10 @@ from edge_embed.program.program import Program
 from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite.sizes import split
 from edge_embed.validation.tflite.stored import read_stored
+
+sys.path.append(str(Path(__file__).parents[1] / "exporters" / "tflite"))
+
+from tool_files import FORMS, ToolFile
 
 _NUMBERS = (0, 1, -1, 2, 4, 7, 127, 255, 2**15, 2**31 - 1, -(2**31))
 _TEXTS = (b"", b"x", b"\xff", b"words.codes", b"edge_embed.manifest", b"x" * 300)
@@ -66,6 +76,37 @@ def validated() -> Reader:
     return Reader("model.tflite", read, (BadInputError,), partial(mutant, sound=sound), sound)
 
 
+def compressed() -> Reader:
+    """As `compress` reads files of other tools, and replaces what they have."""
+    sound = _of_tools()
+
+    def read(path: Path) -> None:
+        file = read_foreign(path)
+        with damaged(path):
+            packed = {name: _any_packed(table.rows) for name, table in file.tables.items() if not table.readers}
+        packed_content(file, packed, "auto")
+
+    return Reader("model.tflite", read, (BadInputError,), partial(mutant, sound=sound), sound)
+
+
+def _any_packed(rows: NDArray[np.float32]) -> Stored:
+    """A table of that size: one code for all rows."""
+    if not rows.size or not np.isfinite(rows).all():
+        raise BadInputError("no finite rows, which compress refuses")
+    codes = np.zeros((len(rows), 1), np.uint16)
+    return Stored(edge_embed.PackedDPQ.from_codes(codes, np.ones((1, 2, rows.shape[1]), np.float32)))
+
+
+def _of_tools() -> bytes:
+    """Every form of a look-up that is known, in one file."""
+    file = ToolFile()
+    ids = file.tensor("ids", "int32", [1, 4])
+    made = [make(file, ids) for make in FORMS.values()]
+    with tempfile.TemporaryDirectory() as folder:
+        path = file.write(Path(folder) / "model.tflite", [ids], made)
+        return path.read_bytes()
+
+
 def _exported() -> tuple[Program, bytes]:
     torch.manual_seed(0)
     texts = {"vocabulary": [f"w{at}" for at in range(20)], "metadata": {"task": "test"}}
@@ -100,7 +141,7 @@ def _change_words(random_: random.Random, data: bytes) -> bytes:
 def _change_model(random_: random.Random, data: bytes) -> bytes:
     """One field somewhere in the model, which is packed again, so that all offsets are right."""
     model = schema.ModelT.InitFromPackedBuf(data)
-    if random_.random() < 0.4:
+    if model.metadata and random_.random() < 0.4:
         _change_metadata(random_, model)
     else:
         for _ in range(random_.choice((1, 1, 2, 4))):

@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from ai_edge_litert.interpreter import Interpreter
 from foreign_files import DIM, WORDS, attach, mean_of_rows, write_foreign
+from tool_files import write_form
 
 import edge_embed
 from edge_embed.cli import main
@@ -110,14 +111,36 @@ def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
     assert not (tmp_path / "small.tflite").exists()
 
 
-def test_a_file_without_a_table_of_floats_says_what_it_has(tmp_path):
+def test_compress_halves_without_dequantize_are_compressed(tmp_path):
     def halves(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
     file = write_foreign(tmp_path / "dense.tflite", ROWS.astype(np.float16), make=halves)
+    _, report = edge_embed.compress(file, "dpq", output=tmp_path / "small.tflite", **SIZES)
+    assert report.tables[0].fidelity.dense_bytes == 600 * DIM * 2
+
+
+def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_path):
+    def integers(graph, table, ids):
+        return graph.cast(graph.gather(table, ids), "float32")
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS.astype(np.int8), make=integers)
     result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
     assert result.exit_code == 2
-    assert "float16, expected float32: convert the model without quantisation" in result.stderr
+    told = f"{WORDS}: int8 [600, {DIM}], 7,200 bytes, looked up by GATHER: "
+    assert told in result.stderr
+    assert "convert it to float32" in result.stderr
+
+
+def test_compress_file_without_lookups_names_its_largest_constants(tmp_path):
+    def product(graph, table, ids):
+        return graph.products(graph.cast(ids, "float32"), table)
+
+    file = write_foreign(tmp_path / "dense.tflite", ROWS, make=product, shape=(1, DIM))
+    result = run("compress", file, "-o", tmp_path / "small.tflite", "--ratio", 4)
+    assert result.exit_code == 2
+    assert f"{WORDS} (float32 [600, {DIM}], 28,800 bytes) of BATCH_MATMUL" in result.stderr
+    assert "no constant of it has rows that are looked up" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -160,3 +183,40 @@ def test_two_processes_write_the_file_of_one(dense, tmp_path):
     multiprocessing.spawn(_one_of_two, (dense,), 2)
     edge_embed.compress(dense, "dpq", output=tmp_path / "one.tflite", **SIZES)
     assert (tmp_path / "small.tflite").read_bytes() == (tmp_path / "one.tflite").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["quantizer int8", "quantizer explicit int4", "tensorflow dynamic range"])
+def test_compress_quantised_table_counts_the_bytes_that_the_file_holds(form, tmp_path):
+    file = write_form(tmp_path / "dense.tflite", form)
+    held = read_foreign(file).found["table"].held_bytes
+    (dense,) = inspect_tflite(file, verify=False).dense
+    assert (dense.name, dense.num_embeddings, dense.embedding_dim) == ("table", 60, DIM)
+    assert (dense.dtype, dense.stored_bytes) == ("int4" if "int4" in form else "int8", held)
+    _, report = edge_embed.compress(file, "low_rank", output=tmp_path / "small.tflite", rank=1, value_type="float16")
+    assert report.tables[0].fidelity.dense_bytes == held < 60 * DIM * 4
+    (packed,) = inspect_tflite(tmp_path / "small.tflite", verify=True).tables
+    assert packed.method == "tt"
+
+
+@pytest.mark.slow
+def test_compress_file_of_litert_torch_answers_with_its_packed_rows(tmp_path):
+    litert_torch = pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+
+    class Indexed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.tags = nn.Embedding(600, DIM), nn.Embedding(300, DIM)
+
+        def forward(self, ids):
+            return self.words(ids) + self.tags.weight[ids // 2]
+
+    torch.manual_seed(0)
+    model = Indexed().eval()
+    litert_torch.convert(model, (torch.tensor([[1, 2, 3, 4]]),)).export(str(tmp_path / "dense.tflite"))
+    path, report = edge_embed.compress(tmp_path / "dense.tflite", "dpq", output=tmp_path / "small.tflite", **SIZES)
+    assert sorted(table.num_embeddings for table in report.tables) == [300, 600]
+    layers, _ = edge_embed.compress(model, "dpq", **SIZES)
+    ids = np.array([[0, 599, 17, 18]], np.int32)
+    with torch.no_grad():
+        expected = layers.words(torch.from_numpy(ids)) + layers.tags(torch.from_numpy(ids) // 2)
+    np.testing.assert_allclose(answers(path, ids), expected.numpy(), rtol=1e-5, atol=1e-5)
