@@ -11,9 +11,11 @@ from edge_embed.compression.job import Job
 from edge_embed.compression.module import model_tables, replaced
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.ant import ANT
-from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.lowering.dense import with_packed
 from edge_embed.lowering.dpq import DPQ
-from edge_embed.lowering.graph import CALLS, owner_of
+from edge_embed.lowering.graph import CALLS
+from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.tables import program_tables
 from edge_embed.lowering.tt import TT
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport

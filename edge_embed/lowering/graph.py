@@ -11,6 +11,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.method import Method
+from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.tables import UsedTables
 from edge_embed.lowering.tt import TT
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Packed, Use
@@ -188,10 +190,3 @@ class _Lowering:
 
 def _target(weight: fx.Node) -> str:
     return str(weight.target)
-
-
-def owner_of(weight: str) -> str:
-    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
-    path = weight.split(".")
-    depth = 2 if path[-1].isdigit() else 1  # in a list of weights
-    return ".".join(path[:-depth]) or "embedding"
