@@ -41,7 +41,12 @@ class FoundTable:
 Table = TypeVar("Table", bound=FoundTable)
 
 
-def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> list[Table]:
+def chosen(
+    tables: Iterable[Table],
+    names: Collection[str],
+    numbers: int,
+    without: str = "there is no dense one that rows are looked up of",
+) -> list[Table]:
     """What is to become of each table: those without a reason to stay are compressed.
 
     Args:
@@ -49,12 +54,13 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
         names: of those that are wanted, linear layers too. Without any, all tables that rows are looked up of and that
             hold a twentieth of the model.
         numbers: of the whole model.
+        without: what there is instead, of a model without a table.
 
     Raises:
         BadInputError: for a name that no table has, a table that has to stay though it is named, or none to compress.
     """
     by_name = {table.name: table for table in tables}
-    shown = ", ".join(name for name, table in by_name.items() if table.looks_up) or "none"
+    shown = ", ".join(name for name, table in by_name.items() if table.looks_up) or f"none: {without}"
     for name in names:
         if name not in by_name:
             raise BadInputError(f"got {name!r:.200}, expected the name of a table: there are {shown}")
@@ -63,8 +69,7 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
     wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]
     if all(table.reason for table in wanted):
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in wanted)
-        reasons = reasons or "there is no dense one that rows are looked up of"
-        raise BadInputError(f"the model has no table to compress: {reasons}")
+        raise BadInputError(f"the model has no table to compress: {reasons or without}")
     return wanted
 
 

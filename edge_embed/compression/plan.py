@@ -146,7 +146,8 @@ def _each(
     layers, reports, left_out = {}, list[CompressedTable](), tuple[str, ...]()
     for table in tables:
         if table.reason:
-            reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
+            rows, columns = table.weight.shape
+            reports.append(CompressedTable(table.name, rows, columns, table.uses, reason=table.reason))
             continue
         try:
             layers[table.name], report = _compressed(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from edge_embed.errors import BadInputError, one_line
 from edge_embed.program.program import Program, ProgramInterpreter, ProgramModule
 from edge_embed.steps import step
 
@@ -34,7 +35,7 @@ class Constants:
         self._program = program
         self._fakes: dict[fx.Node, Any] = {}
         self._sources: dict[fx.Node, frozenset[str]] = {}
-        self._values: dict[fx.Node, Tensor | None] = {}
+        self._values: dict[fx.Node, Tensor] = {}
         weights = [program.module.weight(str(node.target)) for node in program.module.graph.find_nodes(op="get_attr")]
         self._most_bytes = max(_LEAST_BYTES, _GROWTH * sum(weight.nbytes for weight in weights))
         with torch.no_grad(), FakeTensorMode() as fakes:
@@ -60,14 +61,20 @@ class Constants:
         return fake.dtype if isinstance(fake, Tensor) else None
 
     def value(self, node: fx.Node) -> Tensor:
-        """The value of a constant; a weight is not copied."""
+        """The value of a constant; a weight is not copied.
+
+        Raises:
+            BadInputError: if its operators fail on these weights.
+        """
         if node.op == "get_attr":
             return self._program.module.weight(str(node.target))
         if node not in self._values:
-            self._values[node] = self._run(node)
-        value = self._values[node]
-        assert value is not None
-        return value
+            try:
+                self._values[node] = self._run(node)
+            except Exception as error:  # whatever operators raise
+                names = ", ".join(sorted(self._sources[node]))
+                raise BadInputError(f"what the model computes from {names} alone fails: {one_line(error)}") from error
+        return self._values[node]
 
     def example(self, node: fx.Node) -> Tensor | None:
         """The value of any node on the example inputs; None where it has none."""
@@ -85,7 +92,7 @@ class Constants:
             with suppress(Exception):  # sizes that depend on values, or arguments that do not fit
                 result = node.target(  # type: ignore[operator]
                     *fx.node.map_arg(node.args, self._fakes.__getitem__),
-                    **fx.node.map_arg(node.kwargs, self._fakes.__getitem__),  # type: ignore[arg-type]
+                    **fx.node.map_arg(node.kwargs, self._fakes.__getitem__),
                 )
             if result is not None and _nbytes(result) <= self._most_bytes:
                 self._fakes[node] = result
@@ -98,7 +105,8 @@ class Constants:
             new = set(waiting.pop().all_input_nodes) - needed
             needed |= new
             waiting += new
-        graph, copies, inputs, weights = fx.Graph(), dict[fx.Node, fx.Node](), [], {}
+        graph, copies, inputs = fx.Graph(), dict[fx.Node, fx.Node](), []
+        weights: dict[str, Tensor] = {}
         for each, example in self._with_examples():
             if each in needed:
                 copies[each] = graph.node_copy(each, copies.__getitem__)

@@ -12,7 +12,7 @@ E is a constant of the graph (`edge_embed.lowering.constants`) of any rank: its 
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -31,6 +31,7 @@ _SAME = {  # the same numbers, in another type or memory
     *(_ATEN._to_copy.default, _ATEN.to.dtype, _ATEN.to.dtype_layout, _ATEN.to.other, _ATEN.type_as.default),
     *(_ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default, _ATEN.alias.default),
 }
+_BAG_ARGUMENTS = 9
 _INTEGERS = {torch.int32, torch.int64}
 
 Outside = Literal["refused", "from the end", "zero"]
@@ -112,7 +113,7 @@ def uses_of(constants: Constants, constant: fx.Node, user: fx.Node) -> Iterator[
         uses of a table, and nodes that take it for something else.
     """
     if user.op == "call_function" and user.target == _BAG:
-        yield from _bags(constants, constant, user)
+        yield from _bags(constant, user)
     elif user.op == "call_function" and user.target == _ATEN.expand.default and user.users:
         yield from (_gathered(constants, constant, each, user) or each for each in user.users)
     elif user.op == "call_function":
@@ -122,12 +123,11 @@ def uses_of(constants: Constants, constant: fx.Node, user: fx.Node) -> Iterator[
 
 
 def _call(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    shape = constants.shape(constant)
+    shape, args = constants.shape(constant), _args(user)
     if user.target == _EMBEDDING:
-        is_table = user.args[0] is constant and user.args[1] is not constant and len(shape) == 2
-        padding: Any = user.args[2] if len(user.args) > 2 else -1
-        leading = (Ids(user.args[1]),)  # type: ignore[arg-type]
-        return Call("rows", constant, user, leading, padding_idx=_row(padding)) if is_table else None
+        is_table = args[0] is constant and args[1] is not constant and len(shape) == 2
+        padding_idx = _row(args[2] if len(args) > 2 else None)
+        return Call("rows", constant, user, (Ids(args[1]),), padding_idx=padding_idx) if is_table else None
     if len(shape) < 2:
         return None
     if user.target in _INDEX:
@@ -142,31 +142,36 @@ def _call(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None
     return _multiplied(constants, constant, user) if len(shape) == 2 else None
 
 
+def _args(node: fx.Node) -> Any:
+    """The arguments of a node: whether they fit its operator was checked as it was read."""
+    return node.args
+
+
 def _row(padding_idx: int | None) -> int | None:
     """A padding row; torch writes -1 for none."""
     return None if padding_idx is None or padding_idx < 0 else padding_idx
 
 
-def _bags(constants: Constants, constant: fx.Node, user: fx.Node) -> Iterator[Call | fx.Node]:
+def _bags(constant: fx.Node, user: fx.Node) -> Iterator[Call | fx.Node]:
+    args = _args(user)
     asks_for_more = any(
         each.target is not operator.getitem or (each.args[1] != 0 and each.users) for each in user.users
     )
-    _, ids, offsets, _, mode, _, weights, has_last, padding_idx = user.args
-    if user.args[0] is not constant or user.all_input_nodes.count(constant) > 1 or asks_for_more:
+    if args[0] is not constant or args.count(constant) > 1 or len(args) != _BAG_ARGUMENTS or asks_for_more:
         yield user
         return
-    leading = ids, offsets, weights, MODES[mode], has_last  # type: ignore[index]
+    _, ids, offsets, _, mode, _, weights, has_last, padding_idx = args
+    leading = ids, offsets, weights, MODES[mode], has_last
     for result in user.users:
         if result.args[1] == 0:
-            yield Call("bag", constant, result, leading, padding_idx=_row(padding_idx))  # type: ignore[arg-type]
+            yield Call("bag", constant, result, leading, padding_idx=_row(padding_idx))
 
 
 def _indexed(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
     """``E[ids]``, ``E[:, ids]``."""
-    if user.args[0] is not constant:
-        return None
-    given = [(axis, ids) for axis, ids in enumerate(user.args[1]) if ids is not None]  # type: ignore[arg-type]
-    if len(given) != 1:
+    source, indices = _args(user)
+    given = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
+    if source is not constant or len(given) != 1:
         return None
     ((axis, ids),) = given
     example = constants.example(ids)
@@ -176,58 +181,55 @@ def _indexed(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | N
 
 
 def _selected(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    source, axis, ids = user.args
-    example = constants.example(ids) if isinstance(ids, fx.Node) else None
+    """``index_select(E, dim, ids)``."""
+    source, axis, ids = _args(user)
+    example = constants.example(ids)
     if source is not constant or example is None:
         return None
-    sizes = [1] if example.ndim == 0 else None
-    leading = (Ids(ids, sizes=sizes, is_view=True),)  # type: ignore[arg-type]
+    leading = (Ids(ids, sizes=[1] if example.ndim == 0 else None, is_view=True),)
     return Call("rows", constant, user, leading, _from_zero(axis, constants.shape(constant)), 1)
 
 
-def _from_zero(axis: Any, shape: Sequence[int]) -> int:
-    return int(axis) % len(shape)
+def _from_zero(axis: int, shape: Sequence[int]) -> int:
+    return axis % len(shape)
 
 
 def _gathered(constants: Constants, constant: fx.Node, user: fx.Node, source: fx.Node) -> Call | None:
     """``gather(E, 0, ids[:, None].expand(-1, d))``, where the source is E or copies of it: each id takes a row."""
-    if user.target != _ATEN.gather.default or user.args[0] is not source or not isinstance(user.args[2], fx.Node):
+    if user.target != _ATEN.gather.default:
         return None
-    shape, spread = constants.shape(constant), user.args[2]
-    if not _has_rows_at(shape, user.args[1]) or spread.target != _ATEN.expand.default:
+    taken, axis, spread = _args(user)[:3]
+    shape, is_copied = constants.shape(constant), source is not constant
+    if taken is not source or spread.target != _ATEN.expand.default or not _has_rows_at(shape, axis):
         return None
-    ids, sizes = spread.args[0], spread.args[1]
-    is_row = sizes[-1] == shape[-1] and _last_size(constants, ids) == 1  # type: ignore[index]
-    if not is_row or source is not constant and any(size not in (-1, own) for size, own in _tail(source, shape)):
+    ids, sizes = _args(spread)[:2]
+    if sizes[-1:] != [shape[-1]] or _last_size(constants, ids) != 1:
         return None
-    others: list[Any] = list(sizes[:-1])  # type: ignore[index]
-    leading = (Ids(ids, True, None if all(size == -1 for size in others) else others),)  # type: ignore[arg-type]
+    if is_copied and any(size not in (-1, own) for size, own in zip(_args(source)[1][-2:], shape[-2:], strict=True)):
+        return None
+    others = sizes[:-1]
+    leading = (Ids(ids, True, None if all(size == -1 for size in others) else others),)
     return Call("rows", constant, user, leading, len(shape) - 2)
-
-
-def _tail(expanded: fx.Node, shape: Sequence[int]) -> list[tuple[Any, int]]:
-    """The last two sizes that something is expanded to, beside its own."""
-    return list(zip(expanded.args[1][-2:], shape[-2:], strict=True))  # type: ignore[index,arg-type]
 
 
 def _taken(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
     """``take_along_dim(E, ids[:, None], 0)``."""
-    if user.args[0] is not constant or len(user.args) < 3 or not isinstance(user.args[1], fx.Node):
+    source, ids, *axis = _args(user)
+    shape = constants.shape(constant)
+    is_one = ids.target == _ATEN.unsqueeze.default or (ids.target in _VIEWS and _args(ids)[1][-1:] == [1])
+    if source is not constant or not is_one or not _has_rows_at(shape, *axis) or _last_size(constants, ids) != 1:
         return None
-    ids = user.args[1]
-    is_one: Any = ids.target == _ATEN.unsqueeze.default or (ids.target in _VIEWS and ids.args[1][-1] == 1)  # type: ignore[index]
-    if not is_one or not _has_rows_at(constants.shape(constant), user.args[2]) or _last_size(constants, ids) != 1:
-        return None
-    return Call("rows", constant, user, (Ids(ids, True),), len(constants.shape(constant)) - 2)
+    return Call("rows", constant, user, (Ids(ids, True),), len(shape) - 2)
 
 
-def _has_rows_at(shape: Sequence[int], axis: Any) -> bool:
+def _has_rows_at(shape: Sequence[int], axis: int | None = None) -> bool:
     """Whether a constant is [..., n, d] with nothing but ones in front, and rows lie along this axis."""
-    return isinstance(axis, int) and _from_zero(axis, shape) == len(shape) - 2 and math.prod(shape[:-2]) == 1
+    is_there = axis is not None and len(shape) > 1 and _from_zero(axis, shape) == len(shape) - 2
+    return is_there and math.prod(shape[:-2]) == 1
 
 
-def _last_size(constants: Constants, node: Any) -> int | None:
-    example = constants.example(node) if isinstance(node, fx.Node) else None
+def _last_size(constants: Constants, node: fx.Node) -> int | None:
+    example = constants.example(node)
     return None if example is None or example.ndim == 0 else example.shape[-1]
 
 
@@ -245,36 +247,35 @@ def _multiplied(constants: Constants, constant: fx.Node, user: fx.Node) -> Call 
 
 def _product(constant: fx.Node, user: fx.Node) -> tuple[fx.Node, int, Any] | None:
     """Of a product with a constant: the other factor, the axis of the constant that is summed over, and a bias."""
-    args = user.args
+    args = _args(user)
     if user.all_input_nodes.count(constant) != 1 or user.kwargs:
         return None
     if user.target in _MATMUL and args[1] is constant:
-        return args[0], 0, None  # type: ignore[return-value]
+        return args[0], 0, None
     if user.target == _ATEN.addmm.default and args[2] is constant:
-        return args[1], 0, args[0]  # type: ignore[return-value]
+        return args[1], 0, args[0]
     if user.target == _LINEAR and args[1] is constant:
-        return args[0], 1, args[2] if len(args) > 2 else None  # type: ignore[return-value]
-    if user.target == _ATEN.einsum.default:
-        return _einsum(constant, user)
+        return args[0], 1, args[2] if len(args) > 2 else None
+    if user.target == _ATEN.einsum.default and len(args) == 2:
+        return _einsum(constant, *args)
     return None
 
 
-def _einsum(constant: fx.Node, user: fx.Node) -> tuple[fx.Node, int, None] | None:
+def _einsum(constant: fx.Node, equation: str, given: Sequence[fx.Node]) -> tuple[fx.Node, int, None] | None:
     """``einsum("bsd,nd->bsn", h, E)``."""
-    equation, factors = str(user.args[0]).replace(" ", ""), list(user.args[1])  # type: ignore[arg-type]
-    if len(factors) != 2 or len(user.args) > 2 or "->" not in equation or "." in equation:
+    left, _, result = equation.replace(" ", "").partition("->")
+    factors = dict(zip(given, left.split(","), strict=False))
+    table = factors.pop(constant, "")
+    if len(given) != 2 or len(factors) != 1 or len(table) != 2 or len(set(table)) != 2 or not table.isalpha():
         return None
-    left, result = equation.split("->")
-    letters = left.split(",")
-    if factors[0] is constant:
-        factors.reverse()
-        letters.reverse()
-    hidden, table = letters
+    ((hidden, letters),) = factors.items()
+    kept_letters = letters[:-1]
+    if not letters.isalpha() or len(set(letters)) < len(letters):
+        return None
     for sums_over in (0, 1):
         summed, kept = table[sums_over], table[1 - sums_over]
-        is_product = hidden[-1:] == summed and summed not in hidden[:-1] and kept not in hidden and summed != kept
-        if factors[1] is constant and is_product and result == hidden[:-1] + kept:
-            return factors[0], sums_over, None
+        if letters[-1] == summed and kept not in letters and result == kept_letters + kept:
+            return hidden, sums_over, None
     return None
 
 
@@ -284,36 +285,36 @@ def _one_hot(constants: Constants, node: Any, depth: int) -> Ids | None:
         node = node.args[0]
     if not isinstance(node, fx.Node):
         return None
+    args = _args(node)
     if node.target in _VIEWS:
-        sizes: Any = node.args[1]
-        inner = _one_hot(constants, node.args[0], depth)
-        is_view = inner is not None and sizes[-1] == depth and inner.sizes is None
-        return Ids(inner.node, inner.drops_last, sizes[:-1], True, inner.outside) if inner and is_view else None
-    if node.target == _ATEN.one_hot.default and node.args[1:] == (depth,):
-        return Ids(node.args[0])  # type: ignore[arg-type]
-    if node.target in _INDEX and len(node.args[1]) == 1:  # type: ignore[arg-type]
-        eye, (ids,) = node.args  # type: ignore[misc]
-        example = constants.example(ids) if ids is not None else None
-        is_eye = eye in constants and constants.shape(eye) == (depth, depth) and _is_eye(constants.value(eye))
-        is_integer = example is not None and example.dtype in _INTEGERS
-        return Ids(ids, outside="from the end") if is_eye and is_integer else None
-    if node.target == _ATEN.eq.Tensor:
-        return _compared(constants, node, depth)
-    return None
+        inner = _one_hot(constants, args[0], depth)
+        if inner is None or inner.sizes is not None or args[1][-1:] != [depth]:
+            return None
+        return replace(inner, sizes=args[1][:-1], is_view=True)
+    if node.target == _ATEN.one_hot.default:
+        return Ids(args[0]) if args[1:] == (depth,) else None
+    if node.target in _INDEX:
+        return _of_eye(constants, args[0], args[1], depth)
+    return _compared(constants, args, depth) if node.target == _ATEN.eq.Tensor else None
 
 
-def _is_eye(value: Tensor) -> bool:
-    return torch.equal(value, torch.eye(len(value), dtype=value.dtype))
+def _of_eye(constants: Constants, eye: fx.Node, indices: Sequence[fx.Node | None], depth: int) -> Ids | None:
+    """``eye(n)[ids]``."""
+    if eye not in constants or constants.shape(eye) != (depth, depth) or len(indices) != 1 or indices[0] is None:
+        return None
+    example, value = constants.example(indices[0]), constants.value(eye)
+    is_eye = torch.equal(value, torch.eye(depth, dtype=value.dtype))
+    is_integer = example is not None and example.dtype in _INTEGERS
+    return Ids(indices[0], outside="from the end") if is_eye and is_integer else None
 
 
-def _compared(constants: Constants, node: fx.Node, depth: int) -> Ids | None:
+def _compared(constants: Constants, args: Sequence[fx.Node], depth: int) -> Ids | None:
     """``ids[..., None] == arange(n)``, which is zero for other ids."""
-    for ids, numbers in (node.args, reversed(node.args)):
-        if numbers not in constants or math.prod(constants.shape(numbers)) != depth or ids in constants:  # type: ignore[arg-type]
+    for ids, numbers in (args, reversed(args)):
+        shape = constants.shape(numbers) if numbers in constants else ()
+        example = constants.example(ids) if shape[-1:] == (depth,) == (math.prod(shape),) else None
+        if example is None or example.dtype not in _INTEGERS or example.ndim < len(shape) or example.shape[-1] != 1:
             continue
-        shape, example = constants.shape(numbers), constants.example(ids)  # type: ignore[arg-type]
-        is_last = shape[-1:] == (depth,) and example is not None and example.ndim >= max(1, len(shape))
-        if is_last and example is not None and example.dtype in _INTEGERS and example.shape[-1] == 1:
-            if torch.equal(constants.value(numbers).flatten().long(), torch.arange(depth)):  # type: ignore[arg-type]
-                return Ids(ids, True, outside="zero")  # type: ignore[arg-type]
+        if torch.equal(constants.value(numbers).flatten().long(), torch.arange(depth)):
+            return Ids(ids, True, outside="zero")
     return None

@@ -52,6 +52,12 @@ class UsedTable:
         """Whether rows are looked up."""
         return any(call.use != "logits" for call in self.calls)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows n and columns d."""
+        rows, columns = self.weight.shape
+        return rows, columns
+
 
 class UsedTables:
     """All tables of a program with their uses.
@@ -80,6 +86,10 @@ class UsedTables:
         sizes = {name: self.program.module.weight(name).nbytes for name in table.sources}
         return [name for name, size in sizes.items() if _PART * size >= sum(sizes.values())]
 
+    def stored_bytes(self, table: UsedTable) -> int:
+        """Of a table, or of the weights that it is computed from, where these are fewer."""
+        return min(table.weight.nbytes, sum(self.program.module.weight(name).nbytes for name in table.sources))
+
     def others(self, table: UsedTable) -> dict[fx.Node, str]:
         """Nodes that take a heavy weight of a table, but rows of no table, by what they take."""
         heavy = self.heavy(table)
@@ -101,16 +111,16 @@ class UsedTables:
             for name in names
         )
         return (
-            f"there is no dense one that rows are looked up of; the largest weights, and what takes them: "
+            f"there is no dense one that rows are looked up of. The largest weights, and what takes them: "
             f"{'; '.join(shown)}. Rows are looked up by {_LOOKUPS}, of a weight or of what is computed from weights "
-            "alone: give the name of a linear layer to compress that, or look rows up in one of these ways"
+            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that"
         )
 
     def _weights(self) -> Iterator[fx.Node]:
         return iter(self.program.module.graph.find_nodes(op="get_attr"))
 
     def _takers(self, name: str, besides: UsedTable | None = None) -> Iterator[fx.Node]:
-        """What takes a weight, or what is computed from it alone; not what looks rows up of a table, if one is given."""
+        """What takes a weight, or what is computed from it alone; but uses of tables, where one of these is given."""
         for constant, uses in self._uses.items():
             if name not in self.constants.sources(constant):
                 continue
@@ -195,7 +205,7 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str]) -> FoundTab
     )
     reason = _obstacle(used, table)
     padding_idx, clash = (None, "") if reason else padding_row(table.weight, lookups, bags, bool(heads))
-    rows, columns = table.weight.shape
+    rows, columns = table.size
     # Rows of several axes can be whole matrices, such as those of a mixture of experts.
     is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
     looks_up = table.looks_up and is_table
