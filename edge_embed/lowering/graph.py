@@ -89,6 +89,10 @@ class LoweredProgram:
     tables: dict[str, Packed]
     reports: tuple[TableReport, ...]
 
+    def zero_tables(self) -> list[str]:
+        """Names of the tables of which all rows are zero."""
+        return [name for name, packed in self.tables.items() if packed.is_zero]
+
 
 def lower_program(program: Program, progress: Progress = lambda name, done, total: None) -> LoweredProgram:
     """Pack every compressed embedding; the given program stays as it is.

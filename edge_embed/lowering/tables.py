@@ -120,15 +120,34 @@ class UsedTables:
         return iter(self.program.module.graph.find_nodes(op="get_attr"))
 
     def _takers(self, name: str, besides: UsedTable | None = None) -> Iterator[fx.Node]:
-        """What takes a weight, or what is computed from it alone; but uses of tables, where one of these is given."""
-        for constant, uses in self._uses.items():
-            if name not in self.constants.sources(constant):
-                continue
-            for use in uses:
-                if isinstance(use, fx.Node):
-                    yield use
-                elif besides is None or not self._is_table_call(use, besides):
-                    yield use.node
+        """What takes a weight, transposed or not; but what leads to uses of tables, where one of these is given."""
+        waiting = [node for node in self._weights() if node.target == name]
+        while waiting:
+            node = waiting.pop()
+            yield from self._taken(node, besides)
+            for user in node.users:
+                if user in self.constants and any(self._taken(each, besides) for each in self._made_of(user)):
+                    if user.target in _TURNS:
+                        waiting.append(user)
+                    else:
+                        yield user
+
+    def _taken(self, constant: fx.Node, besides: UsedTable | None) -> list[fx.Node]:
+        """What takes a constant itself, as `_takers`."""
+        uses = self._uses.get(constant, [])
+        calls = [use for use in uses if isinstance(use, Call)]
+        found = [call.node for call in calls if besides is None or not self._is_table_call(call, besides)]
+        return [use for use in uses if isinstance(use, fx.Node)] + found
+
+    def _made_of(self, constant: fx.Node) -> Iterator[fx.Node]:
+        """A constant, and all that are computed from it."""
+        waiting, seen = [constant], {constant}
+        while waiting:
+            node = waiting.pop()
+            yield node
+            new = {user for user in node.users if user in self.constants} - seen
+            seen |= new
+            waiting += new
 
     def _is_table_call(self, call: Call, table: UsedTable) -> bool:
         owner = self._of_call.get(call)
