@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 
-_WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
+WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
 
 
 Rotates = Literal["beside", "folded", "never"]
@@ -79,6 +79,4 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
     if names:
         return replace(table, reason="not among the names that were given")
     share = table.weight.numel() / max(1, numbers)
-    return (
-        table if share >= _WORTH else replace(table, reason=f"{share:.1%} of the model: give its name to compress it")
-    )
+    return table if share >= WORTH else replace(table, reason=f"{share:.1%} of the model: give its name to compress it")
