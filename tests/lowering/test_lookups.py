@@ -1,6 +1,6 @@
 """Rows that are looked up by any operator, of any table that weights alone make up, are found and replaced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 import torch
@@ -107,7 +107,14 @@ TABLES: dict[str, Callable[[Weights], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("use", LOOKUPS)
+def _mostly_slow(cases: Collection[str], quick: Collection[str]) -> list[object]:
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+QUICK_LOOKUPS = ("index", "index of columns", "index in the middle", "index_select", "gather in batches", "one_hot")
+
+
+@pytest.mark.parametrize("use", _mostly_slow(LOOKUPS, QUICK_LOOKUPS))
 def test_lookup_by_any_operator_is_packed(use: str) -> None:
     program = capture_program(Weights(LOOKUPS[use]), IDS)
     stored = exact(program)
@@ -120,7 +127,7 @@ def test_lookup_by_any_operator_is_packed(use: str) -> None:
     assert heaviest <= max(array.nbytes for table in stored.values() for array in table.arrays().values())
 
 
-@pytest.mark.parametrize("made", TABLES)
+@pytest.mark.parametrize("made", _mostly_slow(TABLES, ("cat", "adapted", "of integers")))
 def test_table_computed_from_weights_is_packed(made: str) -> None:
     def use(model: Weights, ids: Tensor) -> Tensor:
         return functional.embedding(ids, TABLES[made](model)) + TABLES[made](model)[ids]
@@ -133,6 +140,13 @@ def test_table_computed_from_weights_is_packed(made: str) -> None:
     for ids in (IDS, *OTHERS):
         torch.testing.assert_close(small.run(ids), program.run(ids), rtol=1e-4, atol=1e-5)
     assert len(lower_program(small).tables) == 1
+
+
+def test_single_id_of_rank_0_is_refused_with_the_remedy() -> None:
+    with pytest.raises(BadInputError, match=r"functional\.embedding\(id, w\)"):
+        capture_program(Weights(LOOKUPS["index"]), torch.tensor(3))
+    program = capture_program(Weights(lambda model, ids: functional.embedding(ids, model.words * 2)), torch.tensor(3))
+    torch.testing.assert_close(with_packed(program, exact(program)).run(torch.tensor(7)), program.run(torch.tensor(7)))
 
 
 @pytest.mark.parametrize("ids", [-1, -N])
@@ -168,7 +182,7 @@ HEADS: dict[str, Use] = {
 }
 
 
-@pytest.mark.parametrize("use", HEADS)
+@pytest.mark.parametrize("use", _mostly_slow(HEADS, ("of a computed table", "twice")))
 def test_head_follows_its_table(use: str) -> None:
     program = capture_program(Weights(HEADS[use]), IDS)
     (table,) = (table for table in program_tables(program) if table.looks_up)
@@ -189,7 +203,7 @@ NORMS: dict[str, Callable[[nn.Module], nn.Module]] = {
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", _mostly_slow(NORMS, ("weight_norm", "old weight_norm")))
 def test_normed_layer_is_packed_under_its_own_name(norm: str) -> None:
     torch.manual_seed(0)
     model = nn.ModuleDict({"words": NORMS[norm](nn.Embedding(N, D)), "layer": nn.Linear(D, 2)}).eval()
