@@ -74,7 +74,7 @@ def test_id_out_of_range_is_refused_by_the_runtime(tmp_path: Path) -> None:
     for portable in (False, True):
         session = edge_embed.create_session(path, portable=portable)
         for ids in (N, -N - 1):
-            with pytest.raises(Exception, match="expected 0 <= id < 90|out of data bounds"):
+            with pytest.raises(Exception, match=r"expected 0 <= id < 90|out of data bounds"):
                 session.run(None, {"ids": np.array([[ids]])})
 
 
