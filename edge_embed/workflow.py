@@ -1,5 +1,6 @@
 """The product on one page: compress -> save -> lower -> export -> validate -> check."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from os import PathLike
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup  # not in every build of torch
 
 Model = nn.Module | StrPath
+
+_LOG = logging.getLogger(__name__)
 
 # The exporter of each target, which takes a lowered program, a path and options, and the options of `export` it has.
 TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
@@ -297,6 +300,18 @@ def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
     return compress_tflite if is_tflite_file(path) else None
 
 
+_OF_ZEROS = (
+    "all rows are zero. Train it again: a lower penalty (lambda of ANT) or learning rate keeps rows, and so does the "
+    "model of an earlier epoch"
+)
+
+
+def _warn_of_zeros(lowered: LoweredProgram) -> LoweredProgram:
+    for name in lowered.zero_tables():
+        _LOG.warning("table %s: %s", name, _OF_ZEROS)
+    return lowered
+
+
 @interactive
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = BARS) -> LoweredProgram:
     """Pack every compressed table of a model; the result lists what was lowered and what was left, and why.
@@ -306,7 +321,7 @@ def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: P
         example_inputs: for a module, as for `save`.
         progress: called with (table, rows done, rows in all).
     """
-    return lower_program(load(model, example_inputs), progress)
+    return _warn_of_zeros(lower_program(load(model, example_inputs), progress))
 
 
 def check_target(target: str, options: Iterable[str] = ()) -> None:
@@ -333,6 +348,7 @@ def export(
     tokenizer_input: str | None = None,
     tflite_table: str | None = None,
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
+    allow_empty: bool = False,
     force: bool = False,
     progress: Progress = BARS,
 ) -> ExportReport:
@@ -354,13 +370,14 @@ def export(
             ``auto``, which takes pairs where they add at most a fifth to the table.
         tflite_sizes: for tflite: sizes by name of the dynamic dimension, for a signature each. By default a model of
             rows and bags stays dynamic; others, converted by litert-torch, have the sizes of the example.
+        allow_empty: export a table of which all rows are zero.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
     Raises:
         BadInputError: if the target is unknown or has not an option that is given, or the model has no compressed table
-            or cannot be exported, or the tokenizer is damaged, does not fit the model or would give other ids than the
-            library `tokenizers`.
+            or one of which all rows are zero, or cannot be exported, or the tokenizer is damaged, does not fit the
+            model or would give other ids than the library `tokenizers`.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     given: dict[str, Any] = {
@@ -381,12 +398,16 @@ def export(
     elif tokenizer_input is not None:
         raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer: give that too")
     lowered = lower_program(program, progress)
+    zeros = lowered.zero_tables()
+    if zeros and not allow_empty:
+        remedy = "--allow-empty (allow_empty=True) exports it as it is"
+        raise BadInputError("; ".join(f"table {name}: {_OF_ZEROS}" for name in zeros) + f"; {remedy}")
     exporter, _ = TARGETS[target]
     exported = exporter(lowered, Path(output), **chosen, force=force)
-    return replace(_report(lowered, exported), tokenizer=checked)
+    return replace(_report(lowered, exported, zeros), tokenizer=checked)
 
 
-def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
+def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[str]) -> ExportReport:
     tables = []
     for report in lowered.reports:
         packed = lowered.tables.get(report.name)
@@ -394,7 +415,7 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         memory = [found.get(report.name, 0) for found in (exported.session_bytes, exported.needed_bytes)]
         table = ExportedTable(*astuple(report), *sizes, *memory)
         layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
-        tables.append(replace(table, layout=layout, added_bytes=added))
+        tables.append(replace(table, layout=layout, added_bytes=added, is_zero=report.name in zeros))
     files = {path: path.stat().st_size for path in exported.files}
     return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen, signatures=exported.signatures)
 
@@ -439,7 +460,7 @@ def validate(
     keep_inputs(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
     )
-    lowered = lower_program(program, progress)
+    lowered = _warn_of_zeros(lower_program(program, progress))
     return validate_file(program, lowered, Path(exported), options, progress)
 
 
@@ -504,7 +525,7 @@ def check(
         program = reference if isinstance(reference, Program) else load(reference, example_inputs)
         report = run_check(
             program,
-            lower_program(program, progress),
+            _warn_of_zeros(lower_program(program, progress)),
             file,
             limits,
             baseline=earlier,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edge_embed.compression.dense import table_size
 from edge_embed.compression.found import chosen
-from edge_embed.lowering.dense import program_tables
+from edge_embed.lowering.tables import program_tables
 from edge_embed.program.program import Program
 
 _ROWS_A_CENTRE, _NOISE = 100, 0.3

@@ -51,6 +51,7 @@ from edge_embed.cli.output import Output, output_options
     metavar="DIM=SIZE[,...]",
     help="Fixed sizes of a dynamic dimension, each a signature. [rows and bags: dynamic; other models: the example's]",
 )
+@click.option("--allow-empty", is_flag=True, help="Export a table of which all rows are zero.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @model_options
 @output_options

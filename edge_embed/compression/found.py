@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, suggested
 
-_WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
+WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
 
 
 Rotates = Literal["beside", "folded", "never"]
@@ -47,7 +47,12 @@ class FoundTable:
 Table = TypeVar("Table", bound=FoundTable)
 
 
-def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> list[Table]:
+def chosen(
+    tables: Iterable[Table],
+    names: Collection[str],
+    numbers: int,
+    without: str = "there is no dense one that rows are looked up of",
+) -> list[Table]:
     """What is to become of each table: those without a reason to stay are compressed.
 
     Args:
@@ -55,12 +60,15 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
         names: of those that are wanted, linear layers too. Without any, all tables that rows are looked up of and that
             hold a twentieth of the model.
         numbers: of the whole model.
+        without: what there is instead, of a model without a table.
 
     Raises:
         BadInputError: for a name that no table has, a table that has to stay though it is named, or none to compress.
     """
     by_name = {table.name: table for table in tables}
-    shown = "there are " + (", ".join(repr(name) for name, table in by_name.items() if table.looks_up) or "none")
+    shown = "there are " + (
+        ", ".join(repr(name) for name, table in by_name.items() if table.looks_up) or f"none: {without}"
+    )
     for name in names:
         if name not in by_name:
             raise BadInputError(f"got {name!r:.200}, expected the name of a table: {suggested(name, by_name)}{shown}")
@@ -69,8 +77,7 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
     wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]
     if all(table.reason for table in wanted):
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in wanted)
-        reasons = reasons or "there is no dense one that rows are looked up of"
-        raise BadInputError(f"the model has no table to compress: {reasons}")
+        raise BadInputError(f"the model has no table to compress: {reasons or without}")
     return wanted
 
 
@@ -80,6 +87,4 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
     if names:
         return replace(table, reason="not among the names that were given")
     share = table.weight.numel() / max(1, numbers)
-    return (
-        table if share >= _WORTH else replace(table, reason=f"{share:.1%} of the model: give its name to compress it")
-    )
+    return table if share >= WORTH else replace(table, reason=f"{share:.1%} of the model: give its name to compress it")

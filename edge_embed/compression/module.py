@@ -2,20 +2,22 @@
 
 A table is one piece of memory [n, d], however many layers use it: ``nn.Embedding`` and ``nn.EmbeddingBag`` look rows
 up, and an ``nn.Linear`` over the same memory, a tied head, multiplies with all of them. Layers are tied when their
-weights are the same memory, never because their numbers happen to be equal.
+weights are the same memory, never because their numbers happen to be equal. A weight that is computed (``weight_norm``)
+is taken as it is in eval mode, and stands in the copy as a compressed layer. What a parameter beside such layers is for
+shows only in a saved model.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import FoundTable, Rotates
+from edge_embed.compression.found import WORTH, FoundTable, Rotates
 from edge_embed.compression.padding import padding_row
+from edge_embed.compression.weight import hooks_of, is_computed, weight_of
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.rotated import rotated
 from edge_embed.layers.table import CompressedEmbedding
@@ -23,6 +25,9 @@ from edge_embed.layers.tied_output import TiedOutput
 
 _LOOKUPS = nn.Embedding, nn.EmbeddingBag
 _KINDS = (*_LOOKUPS, nn.Linear)
+_KNOWN = "torch.", "edge_embed."
+_HOLDERS = nn.ParameterList, nn.ParameterDict
+_TALL = 8  # times as many rows as columns
 
 _Memory = tuple[Any, ...]
 
@@ -39,12 +44,40 @@ class ModelTable(FoundTable):
 
 
 def model_tables(model: nn.Module) -> list[ModelTable]:
-    """All tables of a module, in its order, with the weights of its linear layers."""
+    """All tables of a module, in its order, with the weights of its linear layers, and then parameters of its own."""
     users: dict[_Memory, dict[str, nn.Module]] = {}
+    weights: dict[_Memory, Tensor] = {}
     for name, module in model.named_modules():
         if isinstance(module, _KINDS):
-            users.setdefault(_memory(module.weight), {})[name or "embedding"] = module
-    return [_table(model, found) for found in users.values()]
+            weight = weight_of(module)
+            memory = _memory(weight)
+            weights[memory] = weight  # kept, so that no other gets its memory
+            users.setdefault(memory, {})[name or "embedding"] = module
+    found = [_table(model, weights[memory], layers) for memory, layers in users.items()]
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    return found + [_loose(name, weight, numbers) for name, weight in _loose_parameters(model)]
+
+
+def _loose_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Matrices that a module of the user's own has, by name; what layers of torch do with theirs is known."""
+    for prefix, module in model.named_modules():
+        is_known = type(module).__module__.startswith(_KNOWN) and not isinstance(module, _HOLDERS)
+        if is_known or isinstance(module, _KINDS):
+            continue
+        for name, weight in module.named_parameters(prefix, recurse=False):
+            if weight.ndim == 2 and weight.is_floating_point():
+                yield name, weight
+
+
+def _loose(name: str, weight: Tensor, numbers: int) -> ModelTable:
+    """A parameter that no layer stands for: told where it is tall enough to be a table, and where it is named."""
+    rows, columns = weight.shape
+    is_tall = rows >= _TALL * columns and weight.numel() >= WORTH * numbers
+    reason = (
+        "it is a parameter beside the layers of torch: whether rows of it are looked up shows only in a saved model; "
+        "edge_embed.save it, and compress the file"
+    )
+    return ModelTable(name, weight, None, 0, is_tall, reason)
 
 
 def replaced(model: nn.Module, made: Mapping[ModelTable, Fitted]) -> nn.Module:
@@ -80,9 +113,8 @@ def _memory(weight: Tensor) -> _Memory:
     return weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
 
 
-def _table(model: nn.Module, users: Mapping[str, nn.Module]) -> ModelTable:
-    name, first = next(iter(users.items()))
-    weight: Tensor = first.weight  # type: ignore[assignment]
+def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> ModelTable:
+    name = next(iter(users))
     padding_idx, reason = None, _obstacle(model, weight, users)
     if not reason:
         paddings = {kind: [user.padding_idx for user in users.values() if isinstance(user, kind)] for kind in _LOOKUPS}
@@ -108,19 +140,25 @@ def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) 
     lookups = [name for name, user in users.items() if isinstance(user, _LOOKUPS)]
     if len(lookups) > 1 and any(isinstance(user, nn.EmbeddingBag) for user in users.values()):
         return f"{' and '.join(lookups)} share it, and not all of them look single rows up"
-    known = set(map(id, users.values()))
-    others = [name for name, module in model.named_modules() if id(module) not in known and _shares(module, weight)]
+    known = {id(module) for user in users.values() for module in user.modules()}
+    computed = [user for user in users.values() if is_computed(user)]
+    stored: list[Tensor] = [tensor for user in computed for tensor in user.parameters()] or [weight]
+    others = [
+        name
+        for name, module in model.named_modules()
+        if id(module) not in known and any(_shares(module, tensor) for tensor in stored)
+    ]
     return f"{others[0] or type(model).__name__} uses its memory too" if others else ""
 
 
 def _own_ways(user: nn.Module) -> str:
     """What a layer does beyond its class of torch."""
     kind = next(kind for kind in _KINDS if isinstance(user, kind))
-    if parametrize.is_parametrized(user):
-        return "has a parametrized weight: remove the parametrization first"
+    if others := [name for name in getattr(user, "parametrizations", ()) if name != "weight"]:
+        return f"has a parametrized {others[0]}: remove that parametrization first"
     if type(user).forward is not kind.forward:
         return f"is a {type(user).__name__} with a forward of its own: save the model, and compress the file"
-    if user._forward_hooks or user._forward_pre_hooks or user._backward_hooks or user._backward_pre_hooks:
+    if hooks_of(user):
         return "has hooks: remove them first"
     if getattr(user, "max_norm", None) is not None:
         return "has max_norm, which changes rows while they are looked up"

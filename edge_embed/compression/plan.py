@@ -1,5 +1,6 @@
 """What a user asks for, and tables compressed as asked."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ from edge_embed.report.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
+_LOG = logging.getLogger(__name__)
 _TRIES = 3  # settings that served in draft
 # Of three cores, and of two: an exported file has tables of one number of cores.
 _OF_OTHER_CORES = {"tt": ("low_rank",), "tr": ("low_rank",), "low_rank": ("tt", "tr")}
@@ -146,7 +148,8 @@ def _each(
     layers, reports, left_out = {}, list[CompressedTable](), tuple[str, ...]()
     for table in tables:
         if table.reason:
-            reports.append(CompressedTable(table.name, *table_size(table.weight), table.uses, reason=table.reason))
+            rows, columns = table.weight.shape
+            reports.append(CompressedTable(table.name, rows, columns, table.uses, reason=table.reason))
             continue
         try:
             layers[table.name], report = _compressed(
@@ -181,10 +184,16 @@ def _compressed(
         on_block(0)
         fitted = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
         on_block(dense.num_embeddings)
-        found = fidelity(dense, fitted.stored(table.rotates), counts, rows_of("comparison"))
+        stored = fitted.stored(table.rotates)
+        found = fidelity(dense, stored, counts, rows_of("comparison"))
         if plan.is_met(found):
             break
     _check(found, setting, plan)
+    is_zero = dense.num_embeddings > 1 and not dense.largest
+    if is_zero and processes.is_first:
+        _LOG.warning("table %s: all rows are zero: is this the trained model?", table.name)
+    if not is_zero and stored.plain.is_zero:
+        raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     if not trials:
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
         trials = (Trial(setting.method, str(setting), *nearness),)
@@ -199,6 +208,7 @@ def _compressed(
         fidelity=found,
         trials=trials,
         baselines=tuple(one for one in baselines(dense, table.padding_idx, counts) if str(one) not in tried),
+        is_zero=is_zero,
     )
 
 

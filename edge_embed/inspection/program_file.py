@@ -11,6 +11,8 @@ from torch import Tensor, fx
 from edge_embed.errors import BadInputError
 from edge_embed.importers.transformers_folder import read_transformers
 from edge_embed.inspection.report import DenseInfo, FileReport, Kind, PortInfo, State, TableInfo, table_info
+from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.tables import UsedTables
 from edge_embed.ops import ant, ant_mixture, dpq, tt
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.ant import PackedANT
@@ -24,7 +26,6 @@ from edge_embed.packed.tt_shape import TTShape
 from edge_embed.program.program import Program, dtype_name
 from edge_embed.program.reader import read_program
 
-_DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
 _NO_TABLE = (
     "no compressed table: compress one (edge-embed compress), or train it as DPQEmbedding, ANTEmbedding or TTEmbedding"
 )
@@ -208,7 +209,7 @@ def _tables(program: Program) -> list[TableInfo]:
             continue
         nodes: list[fx.Node] = []
         fx.node.map_arg(arguments, nodes.append)
-        name = unique = _owner(nodes[0])
+        name = unique = owner_of(str(nodes[0].target))
         while unique in taken:  # the same weights with another padding row, numbered as lowering does
             unique = f"{name}_{len(taken)}"
         taken.add(unique)
@@ -222,14 +223,12 @@ def _tables(program: Program) -> list[TableInfo]:
 
 
 def _dense(program: Program) -> list[DenseInfo]:
-    found: dict[str, DenseInfo] = {}
-    for node in program.module.graph.nodes:
-        weight = node.args[0] if node.target in _DENSE else None
-        if isinstance(weight, fx.Node) and weight.op == "get_attr":
-            tensor, name = _weight(program, weight), _owner(weight)
-            rows, columns = tensor.shape
-            found[name] = DenseInfo(name, rows, columns, dtype_name(tensor.dtype), tensor.nbytes)
-    return list(found.values())
+    used = UsedTables(program)
+    return [
+        DenseInfo(table.name, *table.size, dtype_name(table.weight.dtype), used.stored_bytes(table))
+        for table in used.tables
+        if table.looks_up
+    ]
 
 
 def _weight(program: Program, node: fx.Node) -> Tensor:
@@ -238,10 +237,3 @@ def _weight(program: Program, node: fx.Node) -> Tensor:
 
 def _target(weight: fx.Node) -> str:
     return str(weight.target)
-
-
-def _owner(weight: fx.Node) -> str:
-    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
-    path = str(weight.target).split(".")
-    depth = 2 if path[-1].isdigit() else 1  # in a list of weights
-    return ".".join(path[:-depth]) or "embedding"

@@ -9,12 +9,12 @@ from edge_embed.packed.ant import PackedANT
 
 def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedANT:
     transform, anchors, padding_idx = arguments
-    return ant.pack(transform, anchors, padding_idx, on_block=on_block)
+    return ant.sparse_form(transform, anchors, padding_idx, on_block=on_block)
 
 
 def _pack_mixture(arguments: list[Any], on_block: OnBlock) -> PackedANT:
     *mixture, padding_idx = arguments
-    return ant.pack(*ant_mixture.linear_form(*mixture), padding_idx, on_block=on_block)
+    return ant.sparse_form(*ant_mixture.linear_form(*mixture), padding_idx, on_block=on_block)
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:

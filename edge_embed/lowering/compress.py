@@ -11,9 +11,11 @@ from edge_embed.compression.job import Job
 from edge_embed.compression.module import model_tables, replaced
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.ant import ANT
-from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.lowering.dense import with_packed
 from edge_embed.lowering.dpq import DPQ
-from edge_embed.lowering.graph import CALLS, owner_of
+from edge_embed.lowering.graph import CALLS
+from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.tables import UsedTables, program_tables
 from edge_embed.lowering.tt import TT
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
@@ -55,10 +57,12 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
     tables = program_tables(program, job.names)
     _check_left(program, tables, job)
-    found, reports = job.run(job.chosen(tables, numbers))
+    words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
+    found, reports = job.run(job.chosen(tables, numbers, **words))
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
-    return CompressedProgram(with_packed(program, stored), CompressReport(reports, _nbytes(program.module)))
+    small = with_packed(program, stored)
+    return CompressedProgram(small, CompressReport(reports, _nbytes(program.module), _nbytes(small.module)))
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:

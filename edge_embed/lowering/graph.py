@@ -11,6 +11,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.method import Method
+from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.tables import UsedTable, UsedTables
 from edge_embed.lowering.tt import TT
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Packed, Use
@@ -40,7 +42,6 @@ CALLS: dict[Any, Call] = {
     for form in method.packers
     for use, operator in form.uses.items()
 }
-_DENSE = {torch.ops.aten.embedding.default, torch.ops.aten.embedding_bag.padding_idx}
 
 Progress = Callable[[str, int, int], None]
 
@@ -88,6 +89,10 @@ class LoweredProgram:
     tables: dict[str, Packed]
     reports: tuple[TableReport, ...]
 
+    def zero_tables(self) -> list[str]:
+        """Names of the tables of which all rows are zero."""
+        return [name for name, packed in self.tables.items() if packed.is_zero]
+
 
 def lower_program(program: Program, progress: Progress = lambda name, done, total: None) -> LoweredProgram:
     """Pack every compressed embedding; the given program stays as it is.
@@ -106,8 +111,13 @@ class _Lowering:
     def __init__(self, program: Program, progress: Progress) -> None:
         self._source, self._progress = program, progress
         self._graph = fx.Graph()
-        outputs = self._graph.graph_copy(program.module.graph, {})
+        copies: dict[fx.Node, fx.Node] = {}
+        outputs = self._graph.graph_copy(program.module.graph, copies)
         self._graph.output(outputs)
+        tables = (table for table in UsedTables(program).tables if table.looks_up)
+        self._dense = {
+            copies[call.node]: table for table in tables for call in table.calls if call.use in ("rows", "bag")
+        }
         self._weights: dict[str, Tensor] = {}
         self._tables: dict[tuple[str, str], str] = {}
         self._packed: dict[str, Packed] = {}
@@ -117,8 +127,8 @@ class _Lowering:
         for node in list(self._graph.nodes):
             if node.target in CALLS:
                 self._lower(node, CALLS[node.target])
-            elif node.target in _DENSE:
-                self._leave(node)
+            elif node in self._dense:
+                self._leave(self._dense[node])
         self._graph.eliminate_dead_code()
         kept = {str(node.target) for node in self._graph.nodes if node.op == "get_attr"}
         weights = {
@@ -162,13 +172,9 @@ class _Lowering:
         self._weights |= {f"{name}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
         return name
 
-    def _leave(self, node: fx.Node) -> None:
-        weight = node.args[0]
-        if not isinstance(weight, fx.Node) or weight.op != "get_attr":
-            return
-        rows, columns = self._weight(weight).shape
+    def _leave(self, table: UsedTable) -> None:
         reason = "a dense table: compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
-        self._count(TableReport(owner_of(_target(weight)), "dense", rows, columns, False, reason))
+        self._count(TableReport(table.name, "dense", *table.size, False, reason))
 
     def _count(self, report: TableReport) -> None:
         known = self._reports.get(report.name)
@@ -188,10 +194,3 @@ class _Lowering:
 
 def _target(weight: fx.Node) -> str:
     return str(weight.target)
-
-
-def owner_of(weight: str) -> str:
-    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
-    path = weight.split(".")
-    depth = 2 if path[-1].isdigit() else 1  # in a list of weights
-    return ".".join(path[:-depth]) or "embedding"

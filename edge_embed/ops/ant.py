@@ -153,14 +153,26 @@ def pack(
     Raises:
         BadInputError: if a weight is NaN or infinite or too large for its type, or of a type that is not stored.
     """
+    packed = sparse_form(transform, anchors, padding_idx, weight_type, on_block)
+    if not len(packed.weights):
+        _LOG.warning("no weight of the transform is above 0, so that every row is zero: was the penalty too high?")
+    return packed
+
+
+def sparse_form(
+    transform: Tensor,
+    anchors: Tensor,
+    padding_idx: int | None,
+    weight_type: WeightType | None = None,
+    on_block: Callable[[int], None] = lambda rows: None,
+) -> PackedANT:
+    """The same, without a warning where every row is zero."""
     stored_anchors, stored = stored_array(anchors), stored_array(transform)
     if _any_negative(stored, on_block):
         stored = np.where((stored < 0) & np.isfinite(stored), stored.dtype.type(0), stored)
     packed = PackedANT.from_dense(stored, stored_anchors, padding_idx, weight_type or str(stored.dtype), on_block)
     if weight_type == "int8":
         _check_kept(int(np.count_nonzero(stored)), len(packed.weights))
-    if not len(packed.weights):
-        _LOG.warning("no weight of the transform is above 0, so that every row is zero: was the penalty too high?")
     return packed
 
 

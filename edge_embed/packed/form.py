@@ -12,6 +12,8 @@ from edge_embed.packed.floats import rounded
 
 Use = Literal["rows", "bag", "logits", "topk"]
 
+_ROWS = 4096  # that are read at a time
+
 
 class TensorSpec(NamedTuple):
     """Name of a numpy dtype, and a shape."""
@@ -108,6 +110,10 @@ class Packed(Protocol):
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return the embeddings of ids as the stored numbers give them, before any rounding to their type."""
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether all rows are zero, and not only a padding row."""
+
     def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Return sum |terms| of every element, [*ids.shape, d].
 
@@ -172,6 +178,13 @@ class PackedTable(ABC):
     def compression_ratio(self) -> float:
         """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
         return self.shape.compression_ratio
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all rows are zero, and not only a padding row: nothing was learned, or a penalty was too high."""
+        n = self.shape.num_embeddings
+        blocks = (np.arange(begin, min(begin + _ROWS, n)) for begin in range(0, n, _ROWS))
+        return n > 1 and not any(self.rows_float64(ids).any() for ids in blocks)
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""

@@ -66,6 +66,7 @@ IGNORED = frozenset(
     aten.sym_constrain_range_for_size
     """.split()
 )
+_NUMBERS = frozenset(["aten.item.default", "aten._local_scalar_dense.default"])
 _SHAPE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "math.trunc": math.trunc,
     **{f"_operator.{name}": getattr(operator, name) for name in
@@ -99,6 +100,12 @@ def resolve(target: str) -> Callable[..., Any] | None:
             "replace the branch or loop by tensor arithmetic such as torch.where"
         )
     packet, _, overload = rest.partition(".")
+    if name in _NUMBERS:
+        raise BadInputError(
+            f"the model takes a number out of a tensor ({name}), as w[id] does with an id of rank 0, or a slice that "
+            "ends at a value: no exported file can; look rows up with torch.nn.functional.embedding(id, w) or "
+            "w[id.reshape(1)]"
+        )
     if namespace != "aten" or not {packet, packet.removesuffix("_")} & _ATEN:
         raise BadInputError(
             f"the operator {name!r:.200} is not one that can be read and exported: remove it from the model"

@@ -58,6 +58,7 @@ class CompressedTable:
         fidelity: of the compressed table; None where it was left.
         trials: settings that were tried.
         baselines: rows of integers to compare with, where they are not among the trials.
+        is_zero: whether all rows of the dense table are zero, and so those of the compressed one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class CompressedTable:
     fidelity: Fidelity | None = None
     trials: tuple[Trial, ...] = ()
     baselines: tuple[Trial, ...] = ()
+    is_zero: bool = False
 
 
 @dataclass(frozen=True, repr=False)

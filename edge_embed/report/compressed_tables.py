@@ -32,7 +32,9 @@ def _cells(table: CompressedTable) -> list[str]:
         f"{found.packed_bytes:,} ({found.zipped_bytes:,})",
         f"{found.ratio:.1f}x",
         f"{found.mean_cosine:.4f}",
-        table.setting + (f", used {table.uses} times" if table.uses > 1 else ""),
+        table.setting
+        + (f", used {table.uses} times" if table.uses > 1 else "")
+        + (", all rows are zero" if table.is_zero else ""),
     ]
 
 

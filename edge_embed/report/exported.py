@@ -33,6 +33,7 @@ class ExportedTable:
             else 0.
         layout: how it lies in the file, where the target has several ways; else empty.
         added_bytes: that this adds to the packed tensors.
+        is_zero: whether all of its rows are zero.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ExportedTable:
     needed_bytes: int
     layout: str = ""
     added_bytes: int = 0
+    is_zero: bool = False
 
     def cells(self) -> list[str]:
         """A row for the terminal."""
@@ -77,7 +79,8 @@ class ExportedTable:
         layout = f" as {self.layout}" if self.layout else ""
         added = f" ({self.added_bytes:,} bytes more)" if self.added_bytes > 0 else ""
         grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
-        return f"lowered{layout}{added}{shared}{session}" + (
+        zero = ", all rows are zero" if self.is_zero else ""
+        return f"lowered{layout}{added}{zero}{shared}{session}" + (
             f", but no smaller than dense: {_SMALLER[self.method]}" if grew else ""
         )
 

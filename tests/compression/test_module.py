@@ -1,13 +1,14 @@
 """Dense tables of a module are found as they are used, and replaced in a copy that computes the same."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrizations, parametrize
 
 import edge_embed
 from edge_embed.compression import low_rank
@@ -148,9 +149,17 @@ def with_slice() -> nn.Module:
 
 
 def with_parametrization() -> nn.Module:
-    layer = nn.Embedding(40, 6)
-    parametrize.register_parametrization(layer, "weight", nn.Identity())
+    layer = nn.Linear(6, 40)
+    parametrize.register_parametrization(layer, "bias", nn.Identity())
     return layer
+
+
+def with_a_shared_original() -> nn.Module:
+    model = nn.ModuleDict({"words": nn.Embedding(40, 6), "head": nn.Linear(6, 40)})
+    model["head"].weight = model["words"].weight
+    parametrizations.weight_norm(model["words"], dim=None)
+    model["head"].weight = model["words"].parametrizations.weight.original1
+    return model
 
 
 def with_two_bags() -> nn.Module:
@@ -181,7 +190,7 @@ def integers() -> nn.Module:
         (nn.Embedding(40, 6, device="meta"), "meta device"),
         (with_hook(), "hooks"),
         (with_slice(), "some uses its memory too"),
-        (with_parametrization(), "parametrization"),
+        (with_a_shared_original(), "head uses its memory too"),
         (with_two_bags(), "one and other share it"),
         (with_a_bag_over_padding(), "leave row 1 out"),
         (integers(), "int8, expected floats"),
@@ -195,6 +204,68 @@ def test_what_no_layer_of_ours_can_do_is_left_and_said(model: nn.Module, reason:
         chosen([table], [], 240)
     with pytest.raises(BadInputError, match=f"{table.name}: cannot be compressed: .*{reason}"):
         chosen([table], [table.name], 240)
+
+
+def test_layer_with_another_parametrization_is_left_and_said() -> None:
+    assert "parametrized bias" in found(with_parametrization())["embedding"].reason
+
+
+NORMS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("is_training", [False, True])
+def test_normed_layer_is_replaced_without_its_norm(norm: str, is_training: bool) -> None:
+    model = nn.Sequential(NORMS[norm](nn.Embedding(40, 6)), NORMS[norm](nn.Embedding(40, 6)))
+    model.forward = lambda ids: model[0](ids) + model[1](ids)  # type: ignore[method-assign]
+    before = {name: value.clone() for name, value in model.train(is_training).state_dict().items()}
+    tables = found(model)
+    assert [(name, table.uses, table.reason) for name, table in tables.items()] == [("0", 1, ""), ("1", 1, "")]
+    small = replaced(model, {table: exact(table) for table in tables.values()})
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+    assert not any("original" in name or "weight_" in name for name in small.state_dict())
+    torch.testing.assert_close(small[0](IDS) + small[1](IDS), model.eval()(IDS), rtol=1e-4, atol=1e-5)
+
+
+class Own(nn.Module):
+    """Parameters of its own, beside an embedding and in a list."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.words, self.others = nn.Parameter(torch.randn(rows, 6)), nn.Embedding(90, 6)
+        self.more = nn.ParameterList([torch.randn(80, 6)])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.words[ids] + self.others(ids) + self.more[0][ids]  # type: ignore[no-any-return]
+
+
+def test_tall_parameter_beside_layers_is_listed_with_the_remedy() -> None:
+    _, report = edge_embed.compress(Own(90), "rows", bits=4)
+    assert [(table.name, table.method) for table in report.tables] == [
+        ("others", "rows"),
+        ("words", "dense"),
+        ("more.0", "dense"),
+    ]
+    assert "save it, and compress the file" in report.tables[1].reason
+
+
+@pytest.mark.parametrize(("rows", "names"), [(90, ["words"]), (9, ["words"]), (90, ["more.0"])])
+def test_parameter_that_is_named_is_refused_with_the_remedy(rows: int, names: list[str]) -> None:
+    with pytest.raises(BadInputError, match=rf"{names[0]}: cannot be compressed: .* compress the file"):
+        edge_embed.compress(Own(rows), "rows", bits=4, modules=names)
+
+
+def test_model_of_its_own_parameters_alone_is_refused_with_the_remedy() -> None:
+    model = Own(90)
+    del model.others
+    with pytest.raises(BadInputError, match=r"no table to compress: words: .* compress the file; more\.0: "):
+        edge_embed.compress(model, "rows", bits=4)
 
 
 def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:

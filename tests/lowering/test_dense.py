@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from edge_embed import workflow
 from edge_embed.compression import low_rank
 from edge_embed.compression.fitted import Fitted, Stored
-from edge_embed.lowering.dense import program_tables, with_packed
+from edge_embed.lowering.dense import with_packed
+from edge_embed.lowering.tables import program_tables
 from edge_embed.program.load import capture_program, rewrite_program
 from edge_embed.program.program import Program
 
@@ -222,19 +223,21 @@ def test_weighted_bags_are_replaced() -> None:
         (lambda model, ids: model.words(ids) + model.words.weight.sum(), "aten.sum.default"),
         (lambda model, ids: model.words(ids)[:, :1] @ model.words.weight[:6], "aten.slice.Tensor"),
         (lambda model, ids: model.words(ids) @ model.words.weight.t().exp(), "aten.exp.default"),
-        (lambda model, ids: model.words.weight[ids] + model.words(ids), "aten.index.Tensor"),
+        (lambda model, ids: model.words.weight[ids, ids % 6][..., None] + model.words(ids), "aten.index.Tensor"),
         (lambda model, ids: (model.words(ids), model.words.weight), "the output of the model"),
     ],
     ids=["sum", "slice", "exp", "index", "output"],
 )
 def test_a_table_that_others_take_has_to_stay(use: Callable[..., Tensor], taker: str) -> None:
     (table,) = program_tables(capture_program(Uses(use), IDS))
-    assert table.reason == f"{taker} takes it too"
+    assert table.reason.startswith(f"{taker} takes it too")
+    assert "words.weight, float32 [40, 6] of 960 bytes" in table.reason
 
 
-def test_a_weight_on_both_sides_of_a_product_is_no_table() -> None:
+def test_a_table_much_larger_than_its_weights_has_to_stay() -> None:
     program = capture_program(Uses(lambda model, ids: nn.functional.linear(*[model.words.weight] * 2)[ids]), IDS)
-    assert program_tables(program) == []
+    (table,) = program_tables(program)
+    assert "has 1,600 numbers where these have 240" in table.reason
 
 
 def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
