@@ -13,7 +13,7 @@ from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
 from edge_embed.compression.processes import Processes
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.exported import ExportedFile
+from edge_embed.exporters.exported import ExportedFile, keep_unopened
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.foreign.compress import compress_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
@@ -36,6 +36,7 @@ from edge_embed.lowering.compress import (
 )
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
+from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
@@ -44,6 +45,7 @@ from edge_embed.report.check import CheckReport
 from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
+from edge_embed.validation.opening import Opening
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate_file import validate_file
@@ -258,7 +260,14 @@ def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: P
         example_inputs: for a module, as for `save`.
         progress: called with (table, rows done, rows in all).
     """
-    return lower_program(load(model, example_inputs), progress)
+    return lower_program(_runnable(model, example_inputs), progress)
+
+
+def _runnable(
+    model: Model | Program, example_inputs: ExampleInputs | None = None, dynamic_shapes: Any = None
+) -> Program:
+    """The program of a model, in the types that runtimes compute in."""
+    return in_float32(model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes))
 
 
 def check_target(target: str, options: Iterable[str] = ()) -> None:
@@ -284,6 +293,7 @@ def export(
     tokenizer_input: str | None = None,
     tflite_table: str | None = None,
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
+    open: bool = True,
     force: bool = False,
     progress: Progress = _silent,
 ) -> ExportReport:
@@ -305,13 +315,15 @@ def export(
             ``auto``, which takes pairs where they add at most a fifth to the table.
         tflite_sizes: for tflite: sizes by name of the dynamic dimension, for a signature each. By default a model of
             rows and bags stays dynamic; others, converted by litert-torch, have the sizes of the example.
+        open: open the file once, in a process of its own, before it gets its name: in ONNX Runtime, with the operator
+            library and without, or in LiteRT.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
     Raises:
         BadInputError: if the target is unknown or has not an option that is given, or the model has no compressed table
             or cannot be exported, or the tokenizer is damaged, does not fit the model or would give other ids than the
-            library `tokenizers`.
+            library `tokenizers`, or the runtime does not open what was exported.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     given: dict[str, Any] = {
@@ -323,7 +335,7 @@ def export(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
-    program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
+    program = _runnable(model, example_inputs, dynamic_shapes)
     check_output([Path(output)], [program.source, tokenizer], force)
     keep_inputs([weights_file(Path(output))], [program.source, tokenizer])
     checked = None
@@ -333,8 +345,9 @@ def export(
         raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer: give that too")
     lowered = lower_program(program, progress)
     exporter, _ = TARGETS[target]
-    exported = exporter(lowered, Path(output), **chosen, force=force)
-    return replace(_report(lowered, exported), tokenizer=checked)
+    opening = Opening(target, Path(output))
+    exported = exporter(lowered, Path(output), **chosen, force=force, on_written=opening if open else keep_unopened)
+    return replace(_report(lowered, exported), tokenizer=checked, opened=opening.opened)
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
@@ -347,7 +360,14 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
         tables.append(replace(table, layout=layout, added_bytes=added))
     files = {path: path.stat().st_size for path in exported.files}
-    return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen, signatures=exported.signatures)
+    return ExportReport(
+        files,
+        tuple(tables),
+        exported.dynamic,
+        exported.frozen,
+        signatures=exported.signatures,
+        widened=lowered.program.widened,
+    )
 
 
 def validate(
@@ -372,7 +392,7 @@ def validate(
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
-    program = model if isinstance(model, Program) else load(model, example_inputs)
+    program = _runnable(model, example_inputs)
     keep_inputs(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
     )
@@ -437,7 +457,7 @@ def check(
         limit_steps(limits.targets.time_limit),
         reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
     ):
-        program = reference if isinstance(reference, Program) else load(reference, example_inputs)
+        program = _runnable(reference, example_inputs)
         report = run_check(
             program,
             lower_program(program, progress),

@@ -1,4 +1,4 @@
-"""Recurrent nodes that no runtime sees without a batch or a step: ONNX Runtime 1.31 ends the process in its own kernels.
+"""Recurrent nodes never get an empty batch or sequence: ONNX Runtime 1.31 ends the process in its own kernels.
 
 Where a dimension is dynamic, one row or step of zeros is added if there is none, and left out of the result:
 
