@@ -123,6 +123,9 @@ def load(
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
+    if not isinstance(model, nn.Module | str | PathLike):
+        expected = "expected a module or the path of a file: load weights into their module"
+        raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
     if not isinstance(model, nn.Module):
         found = load_foreign(Path(model), tables, inputs) if factory is None else None
         return load_program(Path(model), inputs, allow_pickle, factory) if found is None else found

@@ -38,7 +38,7 @@ def _translations_parsed_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _opened_here() -> Iterator[None]:
-    """Exports are opened in this process: one of its own for each would take half a second of every test that exports."""
+    """Exports are opened in this process: one of its own would take half a second of every test that exports."""
     from edge_embed.validation import opening, opens
 
     def run_here(target: str, arguments: list[str]) -> dict[str, Any]:

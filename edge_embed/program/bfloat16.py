@@ -1,6 +1,6 @@
 """Computes in float32 what a model computes in bfloat16: runtimes on a CPU have next to no kernels for that.
 
-Every bfloat16 number is a float32 number, so weights stay as they are; what is computed from them is rounded less often.
+Every bfloat16 number is a float32 number, so weights stay as they are; what is computed of them is rounded less often.
 """
 
 from dataclasses import replace

@@ -38,8 +38,8 @@ class Widened:
         if self.calls:
             parts.append(f"{self.calls} conversion{'s' if self.calls > 1 else ''} of the model itself")
         return (
-            f"bfloat16 became float32, as runtimes on a CPU have no kernels for it: {', '.join(parts)}. model.half() before "
-            "it is saved keeps two bytes a number, where float16 has its range"
+            f"bfloat16 became float32, as runtimes on a CPU have no kernels for it: {', '.join(parts)}. model.half() "
+            "before it is saved keeps two bytes a number, where float16 has its range"
         )
 
 

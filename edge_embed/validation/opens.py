@@ -1,7 +1,7 @@
 """Run as a program of its own: opens a model once with each runtime that is to have it, and prints what they say.
 
-    python opens.py onnx MODEL LIBRARY EXTENSIONS  ->  {"runtime": "ONNX Runtime 1.31.1", "errors": {"portable body": ""}}
-    python opens.py tflite MODEL                   ->  {"runtime": "LiteRT 2.3.0", "errors": {"built-in operators": ""}}
+    python opens.py onnx MODEL LIBRARY EXTENSIONS  ->  {"runtime": "ONNX Runtime ...", "errors": {"portable body": ""}}
+    python opens.py tflite MODEL                   ->  {"runtime": "LiteRT ...", "errors": {"built-in operators": ""}}
 
 Nothing of this package is imported here, so that the process starts fast. Where memory runs out, this process ends
 first.

@@ -219,7 +219,7 @@ def _reason(error: BaseException) -> str:
     text = f"{error}\n{error.__cause__ or ''}"
     missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", text)
     if missing:
-        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: remove it from the model"
+        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: compute it by others"
     while error.__cause__ is not None:
         error = error.__cause__
     return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().partition("\n")[0] or type(error).__name__
