@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.program import dtype_name
@@ -72,7 +71,7 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _problem(tensor: Tensor) -> str:
     """What is wrong with a tensor, and the remedy; empty if nothing is."""
     kind = type(tensor)
-    if isinstance(tensor, UninitializedTensorMixin):
+    if nn.parameter.is_lazy(tensor):
         return "has no shape yet, as of a lazy layer: call the model once on its example inputs first"
     if tensor.is_meta:
         return (

@@ -65,8 +65,8 @@ def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Ten
     if dtype is None or meta["layout"] != _STRIDED:
         got = "a tensor that is not dense" if dtype else _OTHER_TYPES.get(meta["dtype"], f"type {meta['dtype']!r:.20}")
         raise BadInputError(
-            f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of whole or real numbers: convert it "
-            "before the model is saved (of complex numbers, keep real and imaginary parts as two real tensors)"
+            f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of whole or real numbers: convert "
+            "it before the model is saved (of complex numbers, keep real and imaginary parts as two real tensors)"
         )
     sizes, strides = ([_size(archive, name, size) for size in meta[key]] for key in ("sizes", "strides"))
     offset = _size(archive, name, meta["storage_offset"])

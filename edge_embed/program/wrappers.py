@@ -79,14 +79,14 @@ def inputs_named(
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     named.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
-    model.forward = named  # type: ignore[method-assign]
+    model.forward = named
     try:
         yield _spread(dynamic_shapes, in_order, by_name, names)
     finally:
         if own is None:
             del model.forward
         else:
-            model.forward = own  # type: ignore[method-assign]
+            model.forward = own
 
 
 def _names_in_order(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:

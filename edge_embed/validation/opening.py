@@ -59,13 +59,13 @@ class Opening:
         if reason:
             self.opened = Opened(reason=reason)
             return
-        for way, error in found["errors"].items():
-            if error:
-                raise self._refusal(f"{found['runtime']}, {way}", error.replace(str(path), path.name))
+        for way, said in found["errors"].items():
+            if said:
+                raise self._refusal(f"{found['runtime']}, {way}", said.replace(str(path), path.name))
         self.opened = Opened(found["runtime"], tuple(found["errors"]))
 
-    def _refusal(self, where: str, error: str) -> BadInputError:
-        said = " ".join(error.split())[:_MOST_SAID].rstrip(".")
+    def _refusal(self, where: str, text: str) -> BadInputError:
+        said = " ".join(text.split())[:_MOST_SAID].rstrip(".")
         return BadInputError(
             f"{self.output}: what was exported cannot be opened ({where}): {said}. Nothing was written. "
             f"{_remedy(said)}; {_LEAVE_OUT}"

@@ -69,4 +69,5 @@ def _be_first_to_end() -> None:
 
 if __name__ == "__main__":
     _be_first_to_end()
-    sys.stdout.write(json.dumps({"onnx": open_onnx, "tflite": open_tflite}[sys.argv[1]](*sys.argv[2:])))
+    _OPEN: dict[str, Callable[..., dict[str, Any]]] = {"onnx": open_onnx, "tflite": open_tflite}
+    sys.stdout.write(json.dumps(_OPEN[sys.argv[1]](*sys.argv[2:])))
