@@ -45,7 +45,8 @@ def explained(error: BaseException, model: str, is_shaped: bool) -> str:
     if "device" in text and ("two different devices" in text or "same device" in text):
         return f"{model} cannot be traced{at}: its weights and its inputs are on different devices: call model.cpu()"
     if is_shaped and not place:
-        return f"dynamic_shapes do not fit {model}: {_shapes(text)}. By default all that the model allows is dynamic"
+        given = "with these dynamic dimensions (dynamic_shapes, or names in --input)"
+        return f"{model} cannot be traced {given}: {_shapes(text)}. By default all that the model allows are dynamic"
     if type(error).__name__ in ("UnsupportedOperatorException", "NotImplementedError") and (
         op := _OPERATOR.search(text)
     ):

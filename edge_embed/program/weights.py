@@ -63,7 +63,11 @@ def read_tensors(archive: Archive, folder: str, config: str) -> dict[str, Tensor
 def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Tensor:
     dtype = DTYPES.get(meta["dtype"])
     if dtype is None or meta["layout"] != _STRIDED:
-        got = "a tensor that is not dense" if dtype else _OTHER_TYPES.get(meta["dtype"], f"type {meta['dtype']!r:.20}")
+        got = (
+            f"of layout {meta['layout']!r:.20}"
+            if dtype
+            else _OTHER_TYPES.get(meta["dtype"], f"type {meta['dtype']!r:.20}")
+        )
         raise BadInputError(
             f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of whole or real numbers: convert "
             "it before the model is saved (of complex numbers, keep real and imaginary parts as two real tensors)"

@@ -183,7 +183,9 @@ def test_example_inputs_of_a_wrong_kind_are_refused(tmp_path, example, expected)
     ],
 )
 def test_dynamic_shapes_that_do_not_fit_are_named(tmp_path, model, shapes, expected):
-    with pytest.raises(BadInputError, match=f"dynamic_shapes do not fit Net: .*{expected}") as caught:
+    with pytest.raises(
+        BadInputError, match=rf"Net cannot be traced with these dynamic dimensions \(dynamic_shapes.*{expected}"
+    ) as caught:
         edge_embed.save(model, tmp_path / "model.pt", IDS, shapes)
     assert "http" not in str(caught.value)
 
