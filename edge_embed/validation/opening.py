@@ -74,7 +74,7 @@ class Opening:
 
 def _remedy(said: str) -> str:
     if found := _NO_KERNEL.search(said):
-        return f"It has no kernel for {found[1]} in the type that the model computes it in: save it after model.float()"
+        return f"It has no kernel for {found[1]} in this type: compute it in float32, such as after model.float()"
     if any(sign in said for sign in _NO_MEMORY) or "SIGKILL" in said:
         return "Its memory ran out: close what else runs here, or keep weights in a file of their own"
     if "signal" in said:

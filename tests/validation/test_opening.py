@@ -16,6 +16,17 @@ from edge_embed.validation import opening
 from edge_embed.validation.opening import Opening, run_opens  # bound before conftest.py replaces it
 
 
+class Double(nn.Module):
+    """A table in float32, and behind it an operator in float64."""
+
+    def __init__(self, operator: nn.Module) -> None:
+        super().__init__()
+        self.words, self.operator = edge_embed.DPQEmbedding(40, 8, 4, 2).freeze(), operator.double()
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.operator(self.words(ids).double())
+
+
 class Plain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +50,15 @@ def test_export_that_is_not_to_be_opened_says_so(tmp_path, monkeypatch):
     report = edge_embed.export(Plain(), "onnx", tmp_path / "m.onnx", IDS, open=False)
     assert report.opened == Opened()
     assert (tmp_path / "m.onnx").exists()
+
+
+@pytest.mark.parametrize(("operator", "name"), [(nn.GELU(), "Erf"), (nn.Conv1d(3, 4, 3), "Conv")])
+def test_export_of_an_operator_without_a_kernel_is_refused(tmp_path, operator, name):
+    expected = rf"cannot be opened \(ONNX Runtime .*no kernel for {name} in this type: compute it in float32"
+    with pytest.raises(BadInputError, match=expected):
+        edge_embed.export(Double(operator), "onnx", tmp_path / "m.onnx", IDS)
+    assert not list(tmp_path.iterdir())
+    assert edge_embed.export(Double(operator), "onnx", tmp_path / "m.onnx", IDS, open=False).files
 
 
 @pytest.mark.parametrize("external", ["never", "always"])
