@@ -5,7 +5,6 @@ dynamic length, and no path or line of the user's source is left.
 """
 
 import inspect
-import io
 import json
 import logging
 import sys
@@ -108,8 +107,7 @@ def _torch_quiet() -> Iterator[None]:
     levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
-    printed = io.StringIO()
-    with warnings.catch_warnings(), redirect_stderr(printed):
+    with warnings.catch_warnings(), redirect_stderr(_WithoutGraphs(sys.stderr)):
         warnings.filterwarnings("ignore", message=".*assigned during export")
         warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
@@ -118,7 +116,21 @@ def _torch_quiet() -> Iterator[None]:
         finally:
             for logger, level in levels.items():
                 logger.setLevel(level)
-    sys.stderr.write(printed.getvalue())  # of the user's own code
+
+
+class _WithoutGraphs:
+    """A stream that passes on all but the graph that torch 2.13 prints beside an error about values."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._ends = stream, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write what is no graph, nor the end of its line."""
+        ends, self._ends = self._ends and text == "\n", "def forward(self" in text
+        return len(text) if ends or self._ends else self._stream.write(text)
 
 
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from edge_embed.targets.process import finish_program
 from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import opens
-from edge_embed.validation.paths import missing_library
 
 _LONGEST = 600.0  # seconds, where steps have no limit of their own
 _MOST_SAID = 500
@@ -61,7 +61,7 @@ class Opening:
             return
         for way, said in found["errors"].items():
             if said:
-                raise self._refusal(f"{found['runtime']}, {way}", said.replace(str(path), path.name))
+                raise self._refusal(f"{found['runtime']}, {way}", said.replace(f"{path.parent}/", ""))
         self.opened = Opened(found["runtime"], tuple(found["errors"]))
 
     def _refusal(self, where: str, text: str) -> BadInputError:
@@ -94,14 +94,15 @@ def run_opens(target: str, arguments: Sequence[str]) -> dict[str, Any]:
     limit = _LONGEST if seconds == math.inf else seconds
     done = finish_program(script_command(opens.__file__, target, *arguments), limit, what="the process that opens it")
     if done.status == 0:
-        found: dict[str, Any] = json.loads(done.printed)
+        found: dict[str, Any] = json.loads(done.printed.rpartition("\n")[2])
         return found
     return {"runtime": "a process of its own", "errors": {"opening it": done.ending}}
 
 
 def _onnx(path: Path) -> tuple[list[str], str]:
-    library = "" if missing_library() else str(get_library_path())
-    extensions = ""
+    library = extensions = ""
+    with suppress(EdgeEmbedError):  # an export does not need it
+        library = str(get_library_path())
     if needs_extensions(path):
         try:
             extensions = str(get_extensions_path())

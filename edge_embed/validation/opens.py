@@ -7,7 +7,6 @@ Nothing of this package is imported here, so that the process starts fast. Where
 first.
 """
 
-import gc
 import json
 import sys
 from collections.abc import Callable
@@ -51,8 +50,6 @@ def _error(attempt: Callable[[], None]) -> str:
         attempt()
     except Exception as error:  # the runtimes' exceptions share no base class
         return f"{error}" or type(error).__name__
-    finally:
-        gc.collect()  # one session at a time
     return ""
 
 
