@@ -14,7 +14,7 @@ from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
 from edge_embed.compression.processes import Processes
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.exported import ExportedFile
+from edge_embed.exporters.exported import ExportedFile, keep_unopened
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.foreign.compress import compress_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
@@ -38,6 +38,7 @@ from edge_embed.lowering.compress import (
 )
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
+from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
@@ -47,6 +48,7 @@ from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.interactive import BARS, interactive
 from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
+from edge_embed.validation.opening import Opening
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate_file import validate_file
@@ -122,6 +124,9 @@ def load(
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
+    if not isinstance(model, nn.Module | str | PathLike):
+        expected = "expected a module or the path of a file: load weights into their module"
+        raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
     if not isinstance(model, nn.Module):
         found = load_foreign(Path(model), tables, inputs) if factory is None else None
         return load_program(Path(model), inputs, allow_pickle, factory) if found is None else found
@@ -321,7 +326,14 @@ def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: P
         example_inputs: for a module, as for `save`.
         progress: called with (table, rows done, rows in all).
     """
-    return _warn_of_zeros(lower_program(load(model, example_inputs), progress))
+    return _warn_of_zeros(lower_program(_runnable(model, example_inputs), progress))
+
+
+def _runnable(
+    model: Model | Program, example_inputs: ExampleInputs | None = None, dynamic_shapes: Any = None
+) -> Program:
+    """The program of a model, in the types that runtimes compute in."""
+    return in_float32(model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes))
 
 
 def check_target(target: str, options: Iterable[str] = ()) -> None:
@@ -349,6 +361,7 @@ def export(
     tflite_table: str | None = None,
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
     allow_empty: bool = False,
+    open: bool = True,
     force: bool = False,
     progress: Progress = BARS,
 ) -> ExportReport:
@@ -371,13 +384,15 @@ def export(
         tflite_sizes: for tflite: sizes by name of the dynamic dimension, for a signature each. By default a model of
             rows and bags stays dynamic; others, converted by litert-torch, have the sizes of the example.
         allow_empty: export a table of which all rows are zero.
+        open: open the file once, in a process of its own, before it gets its name: in ONNX Runtime, with the operator
+            library and without, or in LiteRT.
         force: overwrite existing files.
         progress: called with (table, rows done, rows in all).
 
     Raises:
         BadInputError: if the target is unknown or has not an option that is given, or the model has no compressed table
             or one of which all rows are zero, or cannot be exported, or the tokenizer is damaged, does not fit the
-            model or would give other ids than the library `tokenizers`.
+            model or would give other ids than the library `tokenizers`, or the runtime does not open what was exported.
         OutputError: if the file cannot be written; nothing partial is left.
     """
     given: dict[str, Any] = {
@@ -389,7 +404,7 @@ def export(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
-    program = model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes)
+    program = _runnable(model, example_inputs, dynamic_shapes)
     check_output([Path(output)], [program.source, tokenizer], force)
     keep_inputs([weights_file(Path(output))], [program.source, tokenizer])
     checked = None
@@ -403,8 +418,9 @@ def export(
         remedy = "--allow-empty (allow_empty=True) exports it as it is"
         raise BadInputError("; ".join(f"table {name}: {_OF_ZEROS}" for name in zeros) + f"; {remedy}")
     exporter, _ = TARGETS[target]
-    exported = exporter(lowered, Path(output), **chosen, force=force)
-    return replace(_report(lowered, exported, zeros), tokenizer=checked)
+    opening = Opening(target, Path(output))
+    exported = exporter(lowered, Path(output), **chosen, force=force, on_written=opening if open else keep_unopened)
+    return replace(_report(lowered, exported, zeros), tokenizer=checked, opened=opening.opened)
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[str]) -> ExportReport:
@@ -417,7 +433,14 @@ def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[s
         layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
         tables.append(replace(table, layout=layout, added_bytes=added, is_zero=report.name in zeros))
     files = {path: path.stat().st_size for path in exported.files}
-    return ExportReport(files, tuple(tables), exported.dynamic, exported.frozen, signatures=exported.signatures)
+    return ExportReport(
+        files,
+        tuple(tables),
+        exported.dynamic,
+        exported.frozen,
+        signatures=exported.signatures,
+        widened=lowered.program.widened,
+    )
 
 
 def inspect(path: StrPath, verify: bool = False) -> FileReport:
@@ -456,7 +479,7 @@ def validate(
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
-    program = model if isinstance(model, Program) else load(model, example_inputs)
+    program = _runnable(model, example_inputs)
     keep_inputs(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
     )
@@ -522,7 +545,7 @@ def check(
         limit_steps(limits.targets.time_limit),
         reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
     ):
-        program = reference if isinstance(reference, Program) else load(reference, example_inputs)
+        program = _runnable(reference, example_inputs)
         report = run_check(
             program,
             _warn_of_zeros(lower_program(program, progress)),

@@ -1,7 +1,7 @@
 """What all targets share: what they take from a lowered program, and what they tell of the file they wrote."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +9,12 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
+
+OnWritten = Callable[[Path], None]
+
+
+def keep_unopened(path: Path) -> None:
+    """What an exporter does with a file that nobody wants to open first."""
 
 
 @dataclass(frozen=True)

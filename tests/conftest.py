@@ -9,6 +9,8 @@ from collections.abc import Iterator
 # inherit it. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -31,4 +33,17 @@ def _translations_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _opened_here() -> Iterator[None]:
+    """Exports are opened in this process: one of its own would take half a second of every test that exports."""
+    from edge_embed.validation import opening, opens
+
+    def run_here(target: str, arguments: list[str]) -> dict[str, Any]:
+        return {"onnx": opens.open_onnx, "tflite": opens.open_tflite}[target](*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "run_opens", run_here)
         yield

@@ -64,6 +64,13 @@ def test_export_names_what_was_lowered_and_what_was_left(saved: Path, tmp_path: 
     assert report["files"] == [{"path": str(tmp_path / "out.onnx"), "bytes": (tmp_path / "out.onnx").stat().st_size}]
 
 
+def test_export_is_opened_unless_that_is_left_out(saved: Path, tmp_path: Path) -> None:
+    for flags, ways in (((), ["operator library", "portable body"]), (("--no-open",), [])):
+        result = run("export", saved, "--target", "onnx", "-o", tmp_path / "out.onnx", "--json", "--force", *flags)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["opened"]["ways"] == ways
+
+
 def test_the_default_output_lies_beside_the_model(saved: Path, tmp_path: Path) -> None:
     model = tmp_path / "mine.pt"
     model.write_bytes(saved.read_bytes())

@@ -52,6 +52,7 @@ from edge_embed.cli.output import Output, output_options
     help="Fixed sizes of a dynamic dimension, each a signature. [rows and bags: dynamic; other models: the example's]",
 )
 @click.option("--allow-empty", is_flag=True, help="Export a table of which all rows are zero.")
+@click.option("--no-open", is_flag=True, help="Do not open the file once in its runtime, as for one that is too large.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @model_options
 @output_options
@@ -62,6 +63,7 @@ def export(
     output: Path | None,
     load: Load,
     tflite_sizes: tuple[str, ...],
+    no_open: bool,
     **options: Any,
 ) -> None:
     """Write MODEL for a target runtime, tables packed."""
@@ -71,7 +73,8 @@ def export(
     with out.progress() as progress:
         place = output or model.with_suffix(f".{target}")
         sizes = _sizes(tflite_sizes) or None
-        report = workflow.export(load(model), target, place, tflite_sizes=sizes, **options, progress=progress)
+        chosen = {"tflite_sizes": sizes, "open": not no_open, **options}
+        report = workflow.export(load(model), target, place, **chosen, progress=progress)
     out.finish(report)
 
 

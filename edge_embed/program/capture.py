@@ -7,10 +7,11 @@ dynamic length, and no path or line of the user's source is left.
 import inspect
 import json
 import logging
+import sys
 import warnings
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import IO, Any
 
 import torch
@@ -21,6 +22,12 @@ from torch.utils import _pytree as pytree
 from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
+from edge_embed.program.failures import explained
+from edge_embed.program.module_checks import check_inputs, check_module
+from edge_embed.program.traced_checks import check_traced
+from edge_embed.program.wrappers import children_unwrapped, inputs_named, unwrapped
+
+_TALKATIVE = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 ExampleInputs = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -54,23 +61,30 @@ def write_archive(
     """
     if not isinstance(model, nn.Module):
         raise BadInputError(f"the model is a {type(model).__name__}: give a torch.nn.Module")
+    model = unwrapped(model)
     args, kwargs = _arguments(example_inputs)
-    _check_leaves(args, kwargs)
+    check_inputs(pytree.tree_leaves((args, kwargs)))
     described = {
         "format_version": EXTRA_VERSION,
         "vocabulary": None if vocabulary is None else list(vocabulary),
         "metadata": dict(metadata or {}),
     }
     read_extra(described)  # refused now, before minutes of tracing
-    traced = trace(model, args, kwargs, dynamic_shapes)
-    with _torch_quiet(), _named_failure(model):
-        program = traced.run_decompositions({})  # in-place calls become plain ones
+    with ExitStack() as stack:
+        stack.enter_context(children_unwrapped(model))
+        check_module(model)
+        shapes = stack.enter_context(inputs_named(model, args, kwargs, dynamic_shapes))
+        traced = trace(model, args, kwargs, shapes)
+        with _torch_quiet(), _named_failure(model):
+            program = traced.run_decompositions({})  # in-place calls become plain ones
+        check_traced(program, type(model).__name__)
+        chosen = _chosen_names(model, args, kwargs, shapes, program)
     for node in program.graph.nodes:
         for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node"):
             node.meta.pop(key, None)
     extra = {
         **described,
-        "dimensions": dimension_names or _chosen_names(model, args, kwargs, dynamic_shapes, program),
+        "dimensions": dimension_names or chosen,
         "outputs": _output_names(program) if output_names is None else list(output_names),
     }
     _own_empty(program)
@@ -89,18 +103,34 @@ def _own_empty(program: ExportedProgram) -> None:
 
 @contextmanager
 def _torch_quiet() -> Iterator[None]:
-    """Hide what torch 2.13 warns of its own calls, and the pages it logs beside the exception it raises."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*_flat_weights.*were assigned during export")
+    """Hide what torch 2.13 warns of its own calls, and the pages it logs and prints beside the exception it raises."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    with warnings.catch_warnings(), redirect_stderr(_WithoutGraphs(sys.stderr)):
+        warnings.filterwarnings("ignore", message=".*assigned during export")
         warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in levels.items():
+                logger.setLevel(level)
+
+
+class _WithoutGraphs:
+    """A stream that passes on all but the graph that torch 2.13 prints beside an error about values."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._ends = stream, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write what is no graph, nor the end of its line."""
+        ends, self._ends = self._ends and text == "\n", "def forward(self" in text
+        return len(text) if ends or self._ends else self._stream.write(text)
 
 
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -108,44 +138,35 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
         return (example_inputs,), {}
     if not isinstance(example_inputs, Mapping | Sequence) or isinstance(example_inputs, str):
         raise BadInputError(
-            f"example_inputs are a {type(example_inputs).__name__}: give a tensor, a sequence of inputs in order, "
-            "or a mapping of inputs by name"
+            f"example_inputs are a {type(example_inputs).__name__}: give a tensor (of an array, torch.from_numpy(it)), "
+            "a sequence of inputs in order, or a mapping of inputs by name"
         )
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
     return tuple(example_inputs), {}
 
 
-def _check_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for leaf in pytree.tree_leaves((args, kwargs)):
-        if leaf is not None and not isinstance(leaf, Tensor | int | float | str):
-            raise BadInputError(f"example_inputs hold a {type(leaf).__name__}: give tensors, numbers, strings or None")
-
-
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
     args, kwargs = _distinct(args, kwargs)
+    is_shaped = dynamic_shapes is not None
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would be frozen silently.
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    with _eval_mode(model), sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model):
+    with _eval_mode(model), sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model, is_shaped):
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 
 
 @contextmanager
-def _named_failure(model: nn.Module) -> Iterator[None]:
-    """Turn the dozens of unrelated exceptions of tracing into one that names the model and the remedy."""
+def _named_failure(model: nn.Module, is_shaped: bool = False) -> Iterator[None]:
+    """Turn the dozens of unrelated exceptions of tracing into one that names the line and the remedy."""
     try:
         yield
     except BadInputError:
         raise
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise BadInputError(
-            f"{type(model).__name__} cannot be traced with these example inputs: {reason}. Check that "
-            "model(*example_inputs) runs, and replace branches on values by tensor arithmetic"
-        ) from error
+        raise BadInputError(explained(error, type(model).__name__, is_shaped)) from error
 
 
 def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -164,10 +185,12 @@ def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any,
 
 def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Every dimension of every tensor dynamic, unless the model itself fixes it."""
+    signature = inspect.signature(model.forward)
     try:
-        bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        bound = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise BadInputError(f"example_inputs do not fit {type(model).__name__}.forward: {error}") from error
+        takes = f"{type(model).__name__}.forward, which takes ({', '.join(signature.parameters)})"
+        raise BadInputError(f"example_inputs do not fit {takes}: {error}") from error
     shapes: dict[str, Any] = pytree.tree_map(
         lambda leaf: (Dim.AUTO,) * leaf.dim() if isinstance(leaf, Tensor) else None, dict(bound)
     )

@@ -8,6 +8,7 @@ for the same input (random operators could not be validated).
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,16 @@ _OWN |= {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.v
 _OWN |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
 
 
+_REMEDIES = {
+    "embedding_renorm": "it is max_norm of nn.Embedding; set .max_norm = None after training",
+    "^item$|_local_scalar_dense": "it is .item(), .tolist() or int() of a tensor; compute with the tensor itself",
+    "rand|bernoulli|multinomial|normal_|^normal$": "it draws random numbers; give them as an input",
+    "fft|complex|view_as_real": "it computes complex numbers; keep real and imaginary parts as two real tensors",
+    "sparse": "sparse tensors have no place in an exported file; use dense ones",
+    "quantize": "quantise the exported file, not the model",
+}
+
+
 def resolve(target: str) -> Callable[..., Any] | None:
     """The function that a node of a saved program calls, or None for a check that may be dropped.
 
@@ -107,9 +118,7 @@ def resolve(target: str) -> Callable[..., Any] | None:
             "w[id.reshape(1)]"
         )
     if namespace != "aten" or not {packet, packet.removesuffix("_")} & _ATEN:
-        raise BadInputError(
-            f"the operator {name!r:.200} is not one that can be read and exported: remove it from the model"
-        )
+        raise BadInputError(f"the operator {name!r:.200} is not one that can be read and exported: {_remedy(packet)}")
     found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload):
         raise BadInputError(f"the operator {name!r:.200} is unknown to torch {torch.__version__}: save the model again")
@@ -119,3 +128,8 @@ def resolve(target: str) -> Callable[..., Any] | None:
             "or call run_decompositions({}) on the exported program first"
         )
     return found
+
+
+def _remedy(packet: str) -> str:
+    """What to do about an operator that is not on the list, in terms of what people write."""
+    return next((remedy for names, remedy in _REMEDIES.items() if re.search(names, packet)), "compute it by others")

@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
+from edge_embed.report.widened import Widened
 from edge_embed.steps import step
 
 
@@ -153,6 +154,7 @@ class Program:
         metadata: the user's own strings (task, tokenizer, licence, ...).
         source: the file it came from, which no export may replace.
         release: gives memory-mapped pages back to the system while a large weight is streamed.
+        widened: what was in bfloat16 and is in float32 now.
     """
 
     module: ProgramModule
@@ -163,6 +165,7 @@ class Program:
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
     release: Callable[[], None] = lambda: None
+    widened: Widened = field(default_factory=Widened)
 
     @property
     def example_sizes(self) -> dict[str, int]:

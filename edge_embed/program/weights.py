@@ -25,6 +25,10 @@ DTYPES = {
     28: torch.uint16,
     34: torch.uint32,
 }
+# Those that it may not have, for messages.
+_OTHER_TYPES = {9: "complex32", 10: "complex64", 11: "complex128", 14: "quint8", 15: "qint8", 16: "qint32",
+                29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
+                33: "float8_e8m0fnu"}  # fmt: skip
 _STRIDED = 7
 _MAX_RANK = 64
 # An expanded tensor (stride 0) is larger than what is stored. Masks are; a file of a few bytes that
@@ -59,9 +63,14 @@ def read_tensors(archive: Archive, folder: str, config: str) -> dict[str, Tensor
 def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Tensor:
     dtype = DTYPES.get(meta["dtype"])
     if dtype is None or meta["layout"] != _STRIDED:
+        got = (
+            f"of layout {meta['layout']!r:.20}"
+            if dtype
+            else _OTHER_TYPES.get(meta["dtype"], f"type {meta['dtype']!r:.20}")
+        )
         raise BadInputError(
-            f"{archive.path}: weight {name!r:.200} has type {meta['dtype']!r:.20} and layout "
-            f"{meta['layout']!r:.20} in torch's export schema, expected a dense tensor of whole or real numbers"
+            f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of whole or real numbers: convert "
+            "it before the model is saved (of complex numbers, keep real and imaginary parts as two real tensors)"
         )
     sizes, strides = ([_size(archive, name, size) for size in meta[key]] for key in ("sizes", "strides"))
     offset = _size(archive, name, meta["storage_offset"])

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from edge_embed.report.shown import FoldedTable, Shown
+from edge_embed.report.widened import Widened
 
 SCHEMA_VERSION = 1
 
@@ -116,6 +117,27 @@ class ExportedTokenizer:
         )
 
 
+@dataclass(frozen=True)
+class Opened:
+    """Where a file was opened.
+
+    Attributes:
+        runtime: its name and version.
+        ways: such as ``operator library`` and ``portable body``.
+        reason: why it was not opened, empty if it was.
+    """
+
+    runtime: str = ""
+    ways: tuple[str, ...] = ()
+    reason: str = ""
+
+    def render(self) -> str:
+        """A line for the terminal, empty where nobody wanted to open it."""
+        if self.reason:
+            return f"not opened: {self.reason}"
+        return f"opened in {self.runtime}: {', '.join(self.ways)}" if self.ways else ""
+
+
 @dataclass(frozen=True, repr=False)
 class ExportReport(Shown):
     """What an export wrote.
@@ -127,6 +149,8 @@ class ExportReport(Shown):
         frozen: dimensions with one size.
         tokenizer: in front of the model, if there is one.
         signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
+        opened: where the file was opened before it got its name.
+        widened: what the model has in bfloat16 and the file in float32.
     """
 
     files: Mapping[Path, int]
@@ -135,6 +159,8 @@ class ExportReport(Shown):
     frozen: Mapping[str, list[str]]
     tokenizer: ExportedTokenizer | None = None
     signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    opened: Opened = field(default_factory=Opened)
+    widened: Widened = field(default_factory=Widened)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
@@ -146,6 +172,8 @@ class ExportReport(Shown):
             "frozen": dict(self.frozen),
             "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
             "signatures": {name: dict(sizes) for name, sizes in self.signatures.items()},
+            "opened": asdict(self.opened),
+            "widened": asdict(self.widened),
         }
 
     def render(self) -> RenderableType:
@@ -161,7 +189,9 @@ class ExportReport(Shown):
         tokenizer = [] if self.tokenizer is None else [self.tokenizer.render()]
         signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in self.signatures.items()]
         signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
-        return Group(tables, shapes, *signatures, *hints, *tokenizer, *written)
+        widened = [self.widened.render()] if self.widened else []
+        opened = [line] if (line := self.opened.render()) else []
+        return Group(tables, shapes, *signatures, *hints, *tokenizer, *widened, *written, *opened)
 
 
 def _spelled(sizes: Mapping[str, int]) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
+from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
 from edge_embed.exporters.onnx.bodies import METHODS, OPERATORS, needed_bodies
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
 from edge_embed.exporters.onnx.method import OnnxOperator
@@ -53,6 +53,7 @@ def export_onnx(
     force: bool = False,
     memory_megabytes: int | None = None,
     tokenizer: FusedTokenizer | None = None,
+    on_written: OnWritten = keep_unopened,
 ) -> ExportedFile:
     """Write a lowered program as ONNX (opset 18, IR 10).
 
@@ -64,6 +65,7 @@ def export_onnx(
         memory_megabytes: MiB that a session may take for each node, to be faster; None for what is usual, nothing
             for rows of TT and as much as the codes for heads of DPQ.
         tokenizer: put in front of the inputs that it takes over.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
         BadInputError: if the program has no compressed table, or an operator without ONNX equivalent, or megabytes
@@ -81,6 +83,7 @@ def export_onnx(
     external = goes_external(model, external_data)
     with new_model(path, external, force) as temporary:
         write_model(model, *temporary)
+        on_written(temporary[0])
     files = (path, weights_file(path)) if external else (path,)
     dimensions = dimensions_of(model, str), dimensions_of(model, int)
     return ExportedFile(files, *dimensions, *_session_memory(lowered, model))
@@ -216,7 +219,7 @@ def _reason(error: BaseException) -> str:
     text = f"{error}\n{error.__cause__ or ''}"
     missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", text)
     if missing:
-        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: remove it from the model"
+        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: compute it by others"
     while error.__cause__ is not None:
         error = error.__cause__
     return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().partition("\n")[0] or type(error).__name__

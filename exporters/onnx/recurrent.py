@@ -12,6 +12,7 @@ from typing import Any
 from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
+from edge_embed.exporters.onnx.empty_sequences import guarded
 from edge_embed.ops import recurrent
 
 op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
@@ -64,8 +65,8 @@ def _stack(matrices: list[Any]) -> Any:
 
 
 TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    recurrent.OPERATORS["lstm"]: core.aten_lstm,
-    recurrent.OPERATORS["gru"]: core.aten_gru,
-    recurrent.OPERATORS["rnn_tanh"]: _rnn("Tanh"),
-    recurrent.OPERATORS["rnn_relu"]: _rnn("Relu"),
+    recurrent.OPERATORS["lstm"]: guarded(core.aten_lstm, num_states=2),
+    recurrent.OPERATORS["gru"]: guarded(core.aten_gru, num_states=1),
+    recurrent.OPERATORS["rnn_tanh"]: guarded(_rnn("Tanh"), num_states=1),
+    recurrent.OPERATORS["rnn_relu"]: guarded(_rnn("Relu"), num_states=1),
 }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from edge_embed.exporters.exported import ExportedFile, check_tables, metadata_of
+from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.program import UnsupportedError, translate
@@ -25,6 +25,7 @@ def export_tflite(
     tflite_table: str = "auto",
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
     force: bool = False,
+    on_written: OnWritten = keep_unopened,
 ) -> ExportedFile:
     """Write a lowered program as TFLite.
 
@@ -36,6 +37,7 @@ def export_tflite(
         tflite_sizes: sizes by name of the dynamic dimension, for a signature each; by default a program of rows and
             bags stays dynamic, and others have the sizes of their example.
         force: overwrite an existing file.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
         BadInputError: if the program has no compressed table, or does what TFLite cannot; if a table cannot be looked
@@ -49,6 +51,7 @@ def export_tflite(
     metadata = {**metadata_of(lowered), LAYOUTS_KEY: layouts_json(made.hashes, layouts)}
     with new_file(path, force=force) as temporary:
         made.builder.write(temporary, {**metadata, **delegate_metadata(made.delegate)})
+        on_written(temporary)
     return ExportedFile(
         (path,),
         {name: [size for size in shape if not size[0].isdigit()] for name, shape in made.shapes.items()},

@@ -323,7 +323,7 @@ def test_a_changed_buffer_is_named(tmp_path: Path) -> None:
             self.seen += 1
             return self.table(ids)  # type: ignore[no-any-return]
 
-    with pytest.raises(BadInputError, match="changes 'seen' while it runs"):
+    with pytest.raises(BadInputError, match="changes its buffer 'seen' while it runs"):
         roundtrip(Counts(), tmp_path / "model.pt", ids(2, 5))
 
 

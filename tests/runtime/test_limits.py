@@ -1,4 +1,4 @@
-"""Limits that the README names are those of the runtime; when one is gone, its sentence can go too."""
+"""Limits of the runtime that exported files work around; when one is gone, its guard can go too."""
 
 import subprocess
 import sys

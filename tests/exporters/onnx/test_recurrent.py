@@ -1,7 +1,4 @@
-"""LSTM, GRU and RNN keep a dynamic batch and length, alone and with what models put after them.
-
-An empty batch is never sent here: ONNX Runtime 1.31.1 aborts the process in its own LSTM.
-"""
+"""LSTM, GRU and RNN keep a dynamic batch and length, alone and with what models put after them."""
 
 import numpy as np
 import onnx
@@ -9,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import edge_embed
 from edge_embed.errors import BadInputError
 
 KINDS = {"lstm": (nn.LSTM, {}), "gru": (nn.GRU, {}), "tanh": (nn.RNN, {}), "relu": (nn.RNN, {"nonlinearity": "relu"})}
@@ -61,7 +59,7 @@ def check(export, model: Recurrent, example: tuple[int, int] = (2, 3)) -> None:
     onnx.checker.check_model(str(exported.path), full_check=True)
     assert len(exported.file.dynamic["ids"]) == 2
     assert exported.file.frozen["ids"] == []
-    for batch, length in ((1, 1), (3, 7), (1, 40), (5, 2)):
+    for batch, length in ((1, 1), (3, 7), (1, 40), (5, 2), (0, 3)):
         inputs = model.inputs(batch, length)
         with torch.no_grad():
             expected = [output.numpy() for output in model(*inputs)]
@@ -74,6 +72,24 @@ def check(export, model: Recurrent, example: tuple[int, int] = (2, 3)) -> None:
             for got, wanted in zip(exported.run(way, *inputs), expected, strict=True):
                 assert got.shape == wanted.shape, (way, batch, length)
                 np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6, err_msg=way)
+
+
+@pytest.mark.parametrize("way", ["library", "portable"])
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+def test_recurrent_layer_without_a_step_gives_its_initial_state(export, make_table, kind, batch, way):
+    model = Recurrent(make_table(), kind, LAYERS["deep both ways"], state=True)
+    ids, *states = model.inputs(batch, 1)
+    output, *last = export(model, model.inputs(2, 3)).run(way, ids[:, :0], *states)
+    assert output.shape == (batch, 0, 24)
+    for got, wanted in zip(last, states, strict=True):
+        np.testing.assert_array_equal(got, wanted.numpy())
+
+
+def test_recurrent_layer_with_fixed_sizes_has_no_guard(make_table, tmp_path):
+    model, path = Recurrent(make_table(), "gru", LAYERS["two"]), tmp_path / "fixed.onnx"
+    edge_embed.export(model, "onnx", path, model.inputs(2, 3), dynamic_shapes={"ids": {}})
+    assert "Pad" not in {node.op_type for node in onnx.load(path).graph.node}
 
 
 # Every kind, option and follow-up at least once; every combination of the first two is in the slow test below.

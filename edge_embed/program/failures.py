@@ -1,0 +1,113 @@
+"""Why a module cannot be traced, in terms of the user's code: torch's own errors are pages about its inside."""
+
+import linecache
+import re
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_PACKAGE = str(Path(__file__).parents[1])
+_OTHERS = (str(Path(torch.__file__).parent), _PACKAGE, "<")
+_LONGEST_LINE = 80
+_VALUES = (
+    "what is done there depends on the values in a tensor, which nobody knows before the model runs. Use "
+    "torch.where(condition, a, b) in place of a branch, and a mask in place of a length or a loop that values decide"
+)
+_NO_TENSOR = re.compile(r"Found <class '([^']+)'> in output")
+_OPERATOR = re.compile(r"\b(?:aten|prims)\.(\w+)\.\w+|'(?:aten|prims)::(\w+)'")
+_SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+
+
+def explained(error: BaseException, model: str, is_shaped: bool) -> str:
+    """One sentence or two about an error that tracing raised.
+
+    Args:
+        error: of torch, or of the user's own code.
+        model: its class.
+        is_shaped: whether the user gave dynamic shapes, which may be at fault.
+    """
+    text = str(error)
+    place = _place(error)
+    at = f" at {place}" if place else ""
+    if type(error).__name__ == "GuardOnDataDependentSymNode" or "data-dependent" in text:
+        return f"{model} cannot be traced{at}: {_VALUES}"
+    if found := _NO_TENSOR.search(text):
+        kind = found[1].rpartition(".")[2]
+        return (
+            f"{model} cannot be traced: its forward returns a {kind}, expected tensors, or a tuple, list, mapping or "
+            "named tuple of them: return its fields"
+        )
+    if ".numpy()" in text:
+        return f"{model} cannot be traced{at}: numpy is no part of an exported model: compute it with torch"
+    if "device" in text and ("two different devices" in text or "same device" in text):
+        return f"{model} cannot be traced{at}: its weights and its inputs are on different devices: call model.cpu()"
+    if is_shaped and not place:
+        given = "with these dynamic dimensions (dynamic_shapes, or names in --input)"
+        return f"{model} cannot be traced {given}: {_shapes(text)}. By default all that the model allows are dynamic"
+    if type(error).__name__ in ("UnsupportedOperatorException", "NotImplementedError") and (
+        op := _OPERATOR.search(text)
+    ):
+        return f"{model} cannot be traced{at}: {_unknown(op[1] or op[2])}"
+    if place and _innermost(error) == place:
+        return f"{model} cannot be traced: its forward raises {type(error).__name__}{at}: {_first_line(error)}"
+    return (
+        f"{model} cannot be traced with these example inputs{at}: {_first_line(error)}. Check that "
+        "model(*example_inputs) runs"
+    )
+
+
+def place_in(stack_trace: str) -> str:
+    """The innermost line of the user's own code in a stack that torch noted as text; empty if there is none."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', stack_trace)
+    lines = [(file, int(line)) for file, line in found if _is_theirs(file)]
+    return _spelled(*lines[-1]) if lines else ""
+
+
+def _place(error: BaseException) -> str:
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
+    return _spelled(lines[-1].filename, lines[-1].lineno or 0) if lines else ""
+
+
+def _innermost(error: BaseException) -> str:
+    """The line that raised, if that is the user's own; functions of torch pass by a mode of this package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _spelled(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
+
+
+def _is_theirs(file: str) -> bool:
+    return not file.startswith(_OTHERS)
+
+
+def _spelled(file: str, line: int) -> str:
+    code = linecache.getline(file, line).strip()
+    return f"{Path(file).name}:{line}" + (f" ({code[:_LONGEST_LINE]})" if code else "")
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return (
+        re.split(r" (?:For more information|Maybe try|Consider|See https?:)", text)[0].rstrip(".")
+        or type(error).__name__
+    )
+
+
+def _unknown(operator: str) -> str:
+    kind = next((kind for kind in ("sparse", "nested", "quantize") if kind in operator), "")
+    of = {"sparse": "sparse tensors", "nested": "nested tensors", "quantize": "quantised numbers"}.get(kind)
+    if of:
+        return f"{of} are no part of an exported model ({operator}): compute with dense tensors, padded and masked"
+    return f"the operator {operator} cannot be traced: compute it by others"
+
+
+def _shapes(text: str) -> str:
+    """What torch found in dynamic shapes, without its advice."""
+    points = [line.strip(" -") for line in text.splitlines() if line.startswith("  - ")]
+    said = " ".join(points) or text.strip().partition("\n")[0]
+    said = _SIZE.sub(r"dimension \2 of \1", said)
+    said = re.sub(r"\w+ = (dimension)", r"\1", said)
+    said = re.split(r" (?:If you're using|For more information|Alternatively)", said)[0]
+    known: Mapping[str, Any] = {"list assignment index out of range": "a dimension is named that an input has not"}
+    return str(known.get(said, said)).rstrip(".")

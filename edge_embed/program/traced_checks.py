@@ -1,0 +1,89 @@
+"""What a traced model does that no file of ours can hold, while it is still known which line of the user does it."""
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArgument, TensorArgument
+from torch.utils import _pytree as pytree
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.failures import place_in
+from edge_embed.program.operators import resolve
+
+
+def check_traced(program: ExportedProgram, model: str) -> None:
+    """Refuse operators, changes of state and outputs that cannot be read back.
+
+    Args:
+        program: with the stack traces that torch notes.
+        model: its class, for messages.
+
+    Raises:
+        BadInputError: names the operator and the line, the buffer, or the output.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            _check_call(node)
+    _check_outputs(program, model)
+
+
+def _check_call(node: fx.Node) -> None:
+    where = _where(node)
+    if isinstance(node.target, torch._ops.OpOverload):
+        if "dropout" in str(node.target) and True in node.args:
+            raise BadInputError(f"dropout is on in eval mode{where}: give it training=self.training")
+        name = str(node.target)
+    elif isinstance(node.target, torch._ops.HigherOrderOperator):
+        name = f"higher_order.{node.target.name()}"
+    else:
+        return
+    try:
+        resolve(f"torch.ops.{name}")
+    except BadInputError as error:
+        raise BadInputError(f"{error}{where}") from error
+
+
+def _where(node: fx.Node) -> str:
+    """`` (in layer 'encoder.0', model.py:12 (x = torch.svd(x)))``, as far as it is known."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = list(stack.values())[-1][0] if stack else ""
+    parts = [part for part in (f"layer {path!r}" if path else "", place_in(node.meta.get("stack_trace") or "")) if part]
+    return f" (in {', '.join(parts)})" if parts else ""
+
+
+def _check_outputs(program: ExportedProgram, model: str) -> None:
+    specs = program.graph_signature.output_specs
+    for spec in specs:
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            what = "buffer" if spec.kind == OutputKind.BUFFER_MUTATION else "input"
+            raise BadInputError(
+                f"the model changes its {what} {spec.target!r} while it runs, which cannot be exported: what it "
+                "remembers (a cache of keys and values) comes in as an input and goes out as an output; a counter is "
+                "for training alone (if self.training)"
+            )
+    outputs = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
+    for spec, name in zip(outputs, _paths(program, len(outputs)), strict=True):
+        if not isinstance(spec.arg, TensorArgument):
+            raise BadInputError(
+                f"{name} of {model}.forward is {_spelled(spec.arg)}: an output is no tensor, expected tensors alone: "
+                "leave it out"
+            )
+    if not outputs:
+        raise BadInputError(f"{model}.forward returns no tensor: an output is no tensor; return what is wanted")
+
+
+def _spelled(argument: Any) -> str:
+    if isinstance(argument, ConstantArgument):
+        return f"{argument.value!r:.80}"
+    return "a size" if isinstance(argument, SymIntArgument) else f"a {type(argument).__name__}"
+
+
+def _paths(program: ExportedProgram, count: int) -> list[str]:
+    """What each output is called in what forward returns."""
+    tree = program.call_spec.out_spec
+    if tree is None or tree.num_leaves != count or count == 1:
+        return ["the output"] if count == 1 else [f"output {at}" for at in range(count)]
+    leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * count, tree))
+    return [f"output {pytree.keystr(path)}" for path, _ in leaves]

@@ -1,0 +1,116 @@
+"""The module inside wrappers that only call it, so that inputs and tables have the names of the user's own model."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from edge_embed.errors import BadInputError
+
+# Where a wrapper keeps the module, by the wrapper's class. By name: not every build of torch has all of them.
+_INNER = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+_SHARDED = "FullyShardedDataParallel"
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module in wrappers of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``, however many.
+
+    Raises:
+        BadInputError: if it is sharded over processes, so that none of them has the weights.
+    """
+    while type(model).__module__.startswith("torch."):
+        kind = type(model).__name__
+        if kind == _SHARDED:
+            raise BadInputError(
+                f"the model is wrapped in {_SHARDED}, which keeps a part of each weight: gather them, "
+                "state = torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
+                "options=StateDictOptions(full_state_dict=True)), and load_state_dict that into the plain module"
+            )
+        if kind not in _INNER or model._forward_hooks or model._forward_pre_hooks:
+            break
+        model = getattr(model, _INNER[kind])
+    return model
+
+
+@contextmanager
+def children_unwrapped(model: nn.Module) -> Iterator[None]:
+    """Put the modules inside wrappers in their place for a while, at any depth of the model."""
+    replaced = [
+        (module, name, child, inner)
+        for module in list(model.modules())
+        for name, child in module._modules.items()
+        if child is not None and (inner := unwrapped(child)) is not child
+    ]
+    try:
+        for module, name, _, inner in replaced:
+            module._modules[name] = inner
+        yield
+    finally:
+        for module, name, child, _ in replaced:
+            module._modules[name] = child
+
+
+@contextmanager
+def inputs_named(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any
+) -> Iterator[Any]:
+    """Give a ``forward(*args, **kwargs)`` the signature of what it is called with; gives its dynamic shapes.
+
+    Inputs in order are called as in the module that it wraps, or ``input``; others by their keywords. A forward that
+    names its inputs stays as it is.
+    """
+    parameters = inspect.signature(model.forward).parameters.values()
+    in_order = next((item.name for item in parameters if item.kind == _VARIADIC[0]), None)
+    by_name = next((item.name for item in parameters if item.kind == _VARIADIC[1]), None)
+    declared = [item.name for item in parameters if item.kind not in _VARIADIC]
+    unnamed = (in_order is not None and not declared) or (by_name is not None and kwargs.keys() - set(declared))
+    if not unnamed or (declared and len(args) > len(declared)):
+        yield dynamic_shapes
+        return
+    names = [*(declared[: len(args)] if declared else _names_in_order(model, args, kwargs)), *kwargs]
+    own = model.__dict__.get("forward")
+    forward = model.forward
+
+    def named(*values: Any, **others: Any) -> Any:
+        return forward(*values, **others)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    named.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    model.forward = named
+    try:
+        yield _spread(dynamic_shapes, in_order, by_name, names)
+    finally:
+        if own is None:
+            del model.forward
+        else:
+            model.forward = own
+
+
+def _names_in_order(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Those of the one module inside, if it takes these inputs; else by position."""
+    children = [child for child in model.children() if not isinstance(child, nn.ModuleList | nn.ModuleDict)]
+    if len(children) == 1:
+        try:
+            signature = inspect.signature(unwrapped(children[0]).forward)
+            bound = signature.bind(*args, **kwargs).arguments
+        except (TypeError, ValueError):
+            bound = {}
+        names = [name for name in bound if name not in kwargs]
+        if len(names) == len(args) and all(signature.parameters[name].kind not in _VARIADIC for name in names):
+            return names
+    return ["input"] if len(args) == 1 else [f"input_{at}" for at in range(len(args))]
+
+
+def _spread(dynamic_shapes: Any, in_order: str | None, by_name: str | None, names: Sequence[str]) -> Any:
+    """Dynamic shapes that were given for ``args`` and ``kwargs`` as a whole, by the names of the inputs."""
+    if not isinstance(dynamic_shapes, Mapping):
+        return dynamic_shapes
+    shapes = dict(dynamic_shapes)
+    if isinstance(shapes.get(in_order or ""), list | tuple):
+        shapes |= dict(zip(names, shapes.pop(in_order or ""), strict=False))
+    if by_name not in names and isinstance(shapes.get(by_name or ""), Mapping):
+        shapes |= shapes.pop(by_name or "")
+    return shapes

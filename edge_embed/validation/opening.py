@@ -1,0 +1,119 @@
+"""Opens what was exported once, before it gets its name: a file that no runtime opens is of no use to anybody.
+
+A runtime can end the process that opens a file, so this is done in one of its own.
+"""
+
+import importlib.util
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.report.exported import Opened
+from edge_embed.runtime.extensions import get_extensions_path, needs_extensions
+from edge_embed.runtime.library import get_library_path
+from edge_embed.steps import step_limit
+from edge_embed.targets.process import finish_program
+from edge_embed.targets.script import script_command
+from edge_embed.targets.target import NotRunError
+from edge_embed.validation import opens
+
+_LONGEST = 600.0  # seconds, where steps have no limit of their own
+_MOST_SAID = 500
+_LEAVE_OUT = "--no-open / open=False writes it unopened, for another runtime or a larger machine"
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\)")
+_NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory")
+
+
+@dataclass
+class Opening:
+    """Opens files for one export.
+
+    Attributes:
+        target: ``onnx`` or ``tflite``.
+        output: the path that messages name; what is opened lies elsewhere until it is done.
+        opened: where it was.
+    """
+
+    target: str
+    output: Path
+    opened: Opened = field(default_factory=Opened)
+
+    def __call__(self, path: Path) -> None:
+        """Open a file that is complete but for its name.
+
+        Raises:
+            BadInputError: if the runtime cannot open it; what it says, and the remedy.
+        """
+        arguments, reason = _ARGUMENTS[self.target](path)
+        if not reason:
+            try:
+                found = run_opens(self.target, arguments)
+            except NotRunError as error:
+                reason = str(error)
+        if reason:
+            self.opened = Opened(reason=reason)
+            return
+        for way, said in found["errors"].items():
+            if said:
+                raise self._refusal(f"{found['runtime']}, {way}", said.replace(f"{path.parent}/", ""))
+        self.opened = Opened(found["runtime"], tuple(found["errors"]))
+
+    def _refusal(self, where: str, text: str) -> BadInputError:
+        said = " ".join(text.split())[:_MOST_SAID].rstrip(".")
+        return BadInputError(
+            f"{self.output}: what was exported cannot be opened ({where}): {said}. Nothing was written. "
+            f"{_remedy(said)}; {_LEAVE_OUT}"
+        )
+
+
+def _remedy(said: str) -> str:
+    if found := _NO_KERNEL.search(said):
+        return f"It has no kernel for {found[1]} in this type: compute it in float32, such as after model.float()"
+    if any(sign in said for sign in _NO_MEMORY) or "SIGKILL" in said:
+        return "Its memory ran out: close what else runs here, or keep weights in a file of their own"
+    if "signal" in said:
+        return "The runtime itself crashed on this file: if the model has float16 layers, save it after model.float()"
+    if "time limit" in said:
+        return "Allow more time"
+    return "Please report this model"
+
+
+def run_opens(target: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What `opens` prints in a process of its own.
+
+    Raises:
+        NotRunError: if a process cannot be started here.
+    """
+    seconds = step_limit()
+    limit = _LONGEST if seconds == math.inf else seconds
+    done = finish_program(script_command(opens.__file__, target, *arguments), limit, what="the process that opens it")
+    if done.status == 0:
+        found: dict[str, Any] = json.loads(done.printed.rpartition("\n")[2])
+        return found
+    return {"runtime": "a process of its own", "errors": {"opening it": done.ending}}
+
+
+def _onnx(path: Path) -> tuple[list[str], str]:
+    library = extensions = ""
+    with suppress(EdgeEmbedError):  # an export does not need it
+        library = str(get_library_path())
+    if needs_extensions(path):
+        try:
+            extensions = str(get_extensions_path())
+        except EdgeEmbedError as error:
+            return [], str(error)
+    return [str(path), library, extensions], ""
+
+
+def _tflite(path: Path) -> tuple[list[str], str]:
+    reason = "" if importlib.util.find_spec("ai_edge_litert") else "the package ai-edge-litert is not installed"
+    return [str(path)], reason
+
+
+_ARGUMENTS: dict[str, Callable[[Path], tuple[list[str], str]]] = {"onnx": _onnx, "tflite": _tflite}
