@@ -87,20 +87,9 @@ def compress(
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
-        _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
+        _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
     out.finish_with(report, lambda console: console.print(shown(report)), 0)
-
-
-def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program":
-    """What is compressed: a file that a runtime opens says all of itself."""
-    from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
-
-    if not (is_onnx_file(model) or is_tflite_file(model)):
-        return load(model, tables)
-    if load.given:
-        raise click.UsageError(f"{', '.join(load.given)}: is for files of PyTorch: leave it out for {model.name}")
-    return model
 
 
 @contextmanager

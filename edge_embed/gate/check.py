@@ -23,6 +23,7 @@ from edge_embed.program.program import Program
 from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.pair.program import original_of
 from edge_embed.validation.validate_file import validate_file
 
 _Compare = Callable[[Program, LoweredProgram, LatencyBudget, int], BaseResult]
@@ -59,7 +60,7 @@ def run_check(
     _check_outputs(budget, program)
     beside = _Base(exported, base, base_library)  # what is damaged is refused before minutes of work
     report = validate_file(program, lowered, exported, options, progress)
-    metric = None if budget.metric is None else measure_metric(budget.metric, program, exported, base)
+    metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
     findings += _metric(budget, metric, earlier)
