@@ -75,9 +75,7 @@ def parse_promises(text: str) -> dict[str, Promise]:
 def _promise(entry: Mapping[str, Any]) -> Promise:
     error = entry["relative_error"]
     worst = tuple((int(row), _number(cosine)) for row, cosine in entry["worst"][:_MOST_ROWS])
-    return Promise(
-        str(entry["table"]), _number(entry["mean_cosine"]), None if error is None else _number(error), worst
-    )
+    return Promise(str(entry["table"]), _number(entry["mean_cosine"]), None if error is None else _number(error), worst)
 
 
 def _number(value: Any) -> float:

@@ -45,13 +45,26 @@ class _Subject:
     distribution: str
 
     def result(self, peer: str, times: Mapping[str, Times], random: np.random.Generator) -> LatencyResult:
-        ours, other = times[paths.CUSTOM].cpu, times[peer].cpu
-        ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
-        figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
-        return LatencyResult(self.name, self.ids, self.distribution, peer, *figures, "", samples)
+        both = times[paths.CUSTOM], times[peer]
+        return latency_result(self.name, self.ids, self.distribution, peer, both, random)
 
     def not_run(self, peer: str, reason: str) -> LatencyResult:
         return LatencyResult(self.name, self.ids, self.distribution, peer, None, None, None, None, reason)
+
+
+def latency_result(
+    subject: str,
+    ids: int | None,
+    distribution: str,
+    peer: str,
+    times: tuple[Times, Times],
+    random: np.random.Generator,
+) -> LatencyResult:
+    """The ratio of the times of a subject and of its peer."""
+    ours, other = (each.cpu for each in times)
+    ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
+    figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
+    return LatencyResult(subject, ids, distribution, peer, *figures, "", samples)
 
 
 def section(results: Sequence[LatencyResult]) -> LatencySection:

@@ -117,9 +117,7 @@ def compare_model(
     results = compare_lowered(lowered, cases, options)
     on_path()
     results.append(
-        run_path(
-            paths.REFERENCE, lambda: _reference(lowered, exported), lowered.program.output_names, cases, options
-        )
+        run_path(paths.REFERENCE, lambda: _reference(lowered, exported), lowered.program.output_names, cases, options)
     )
     on_path()
     return (*results, *compare_sessions(lowered, exported, cases, options, on_path))

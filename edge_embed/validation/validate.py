@@ -138,7 +138,7 @@ class Validation:
 
     def run(self) -> ValidationReport:
         """All stages in order."""
-        cases, left_out = choose_cases(self._program, self._random, self._options)
+        cases, left_out = self._cases()
         structure = self._structure()
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
@@ -159,6 +159,9 @@ class Validation:
             latency.section(self._latencies),
             targets,
         )
+
+    def _cases(self) -> tuple[list[model_inputs.ModelCase], list[str]]:
+        return choose_cases(self._program, self._random, self._options)
 
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"

@@ -7,11 +7,13 @@ import torch
 
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
+from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
-from edge_embed.exporters.tflite.replace import check_dense, other_reader, replace_in
+from edge_embed.exporters.tflite.replace import check_dense, manifest_names, other_reader, replace_in
 from edge_embed.files import check_output
 from edge_embed.lowering.compress import CompressedFile
 from edge_embed.report.compressed import CompressReport
+from edge_embed.report.promise import promises_of, write_promises
 
 
 def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
@@ -37,9 +39,10 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         found = list(_tables(file))
     made, reports = job.run(job.chosen(found, _numbers(path)))
     stored = {name: fitted.stored("beside") for name, fitted in made.items()}
+    texts = {FIDELITY_KEY: write_promises(promises_of(reports, manifest_names(stored)))}
 
     def write() -> list[int]:
-        replace_in(file, output, stored, "auto", force)
+        replace_in(file, output, stored, "auto", force, texts)
         return [part.stat().st_size for part in (path, output)]
 
     return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))

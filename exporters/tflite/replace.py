@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -69,18 +70,23 @@ def replace_tables(
 
 
 def replace_in(
-    file: ForeignFile, output: StrPath, tables: Mapping[str, Stored], tflite_table: str, force: bool
+    file: ForeignFile,
+    output: StrPath,
+    tables: Mapping[str, Stored],
+    tflite_table: str,
+    force: bool,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, Layout]:
-    """`replace_tables` of a file that was read, whose model is changed."""
+    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata."""
     with damaged(file.path):
         _check(file, {name: stored.plain for name, stored in tables.items()})
-        names = _manifest_names(tables)
+        names = manifest_names(tables)
         packed = {names[name]: stored.plain for name, stored in tables.items()}
         layouts = choose_layouts(packed, tflite_table)
         builder, metadata = _Replacement(file, tables, names, layouts).run()
     with new_file(output, force=force) as temporary:
         with damaged(file.path):
-            builder.write(temporary, {MANIFEST_KEY: write_manifest(packed), **metadata})
+            builder.write(temporary, {MANIFEST_KEY: write_manifest(packed), **metadata, **texts})
         _attach(file, temporary)
     return layouts
 
@@ -124,7 +130,7 @@ def _buffer_of(file: ForeignFile, name: str) -> int:
     return int(next(found).buffer)
 
 
-def _manifest_names(tables: Iterable[str]) -> dict[str, str]:
+def manifest_names(tables: Iterable[str]) -> dict[str, str]:
     """Names without what manifests cannot hold: blanks, slashes, what is not ASCII."""
     names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
     if len(set(names.values())) < len(names):

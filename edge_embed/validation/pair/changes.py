@@ -6,9 +6,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.program.program import array
 from edge_embed.report.results import OutputChange
+from edge_embed.validation.model_inputs import ModelCase
+from edge_embed.validation.pair.program import PairProgram
 
 Arrays = Sequence[NDArray[Any]]
+
+
+def changes_of_model(
+    program: PairProgram, cases: Sequence[ModelCase], vocabularies: Sequence[int]
+) -> tuple[OutputChange, ...]:
+    """Run the original on the inputs of all cases, whose outputs are those of the compressed model."""
+    pairs = [
+        ([array(one) for one in program.original.run(*case.inputs)], [array(one) for one in case.outputs])
+        for case in cases
+    ]
+    return output_changes(program.output_names, pairs, vocabularies)
 
 
 def output_changes(
@@ -27,14 +41,14 @@ def output_changes(
     )
 
 
-def _change(
-    name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]], vocabularies: Sequence[int]
-) -> OutputChange:
+def _change(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]], vocabularies: Sequence[int]) -> OutputChange:
     pairs = [(before, after) for before, after in pairs if before.shape == after.shape]
     if not pairs or not all(np.issubdtype(before.dtype, np.floating) for before, _ in pairs):
         same = [before == after for before, after in pairs]
         total = sum(each.size for each in same)
-        return OutputChange(name, None, None, None, None, sum(int(each.sum()) for each in same) / total if total else None)
+        return OutputChange(
+            name, None, None, None, None, sum(int(each.sum()) for each in same) / total if total else None
+        )
     rows = [(_rows(before), _rows(after)) for before, after in pairs]
     length = np.sqrt(sum(float(np.square(one).sum()) for one, _ in rows))
     error = np.sqrt(sum(float(np.square(other - one).sum()) for one, other in rows))

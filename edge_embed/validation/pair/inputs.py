@@ -49,7 +49,17 @@ def _size(axis: int, size: Any) -> int | str:
     """A fixed size, or the name of a dynamic one: inputs that say nothing of an axis share its size."""
     if size.HasField("dim_value") and size.dim_value > 0:
         return int(size.dim_value)
-    return str(size.dim_param) or (_AXES[axis] if axis < len(_AXES) else f"axis {axis}")
+    return str(size.dim_param) or default_axis(axis)
+
+
+def default_axis(axis: int) -> str:
+    """The name of a dynamic size that has none."""
+    return _AXES[axis] if axis < len(_AXES) else f"axis {axis}"
+
+
+def is_flag(name: str) -> bool:
+    """Whether an input is a mask, or says which of two parts a token is in, by its name."""
+    return bool(_FLAGS.search(name.lower()))
 
 
 def summed(sizes: Sizes) -> dict[str, int]:
@@ -99,11 +109,7 @@ def rows_reached(model: ModelProto, tables: Mapping[str, int]) -> dict[str, int]
         tables: rows of these, by name.
     """
     walk = _Walk(model)
-    integers = {
-        each.name
-        for each in declared_inputs(model)
-        if each.holds_integers and not _FLAGS.search(each.name.lower())
-    }
+    integers = {each.name for each in declared_inputs(model) if each.holds_integers and not is_flag(each.name)}
     bounds: dict[str, int] = {}
     for ids, rows in walk.lookups(tables):
         for name in walk.origins(ids) & integers:

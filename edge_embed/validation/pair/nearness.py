@@ -1,24 +1,37 @@
 """The rows of a packed table beside the dense ones of the original, and beside what `compress` said of them."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.fitted import Stored
+from edge_embed.packed.manifest import Manifest
 from edge_embed.report.compressed import CompressedTable
 from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.promise import Promise, promise_of
-from edge_embed.report.results import Check
+from edge_embed.report.results import Check, TableResult
+from edge_embed.validation.pair.stored import MANIFEST, manifest_check
+from edge_embed.validation.paths import TRAINING
 
 NAME = "rows as compress reported them"
 # The same numbers, summed up in another order, of which the report keeps six digits.
 _CLOSE = 1e-5
 _MOST_SHOWN = 3
+_OF_MODELS = ("stored rows", MANIFEST)  # these compare with packed tables of a model, which here are the file's own
 
 
-def measure(dense: Tensor, stored: Stored) -> Fidelity:
-    """All rows of a table, each as often as any other."""
-    return fidelity(DenseTable(dense, stored.plain.padding_idx), stored)
+def checked_table(
+    result: TableResult, manifest: Manifest, stored: Stored, dense: Tensor, promise: Promise | None
+) -> TableResult:
+    """What was found of a table, with its rows beside the dense ones in place of those of a model."""
+    found = fidelity(DenseTable(dense, stored.plain.padding_idx), stored)
+    near = nearness_check(found, promise, stored)
+    kept = [check for check in result.checks if check.name not in _OF_MODELS]
+    paths = [replace(check, name=check.name.replace(TRAINING, "operator of PyTorch")) for check in result.paths]
+    checks = (*kept, manifest_check(manifest, result.name, stored), near)
+    return replace(result, checks=checks, paths=tuple(paths), fidelity=found)
 
 
 def nearness_check(found: Fidelity, promise: Promise | None, stored: Stored) -> Check:
@@ -29,7 +42,9 @@ def nearness_check(found: Fidelity, promise: Promise | None, stored: Stored) -> 
     if promise is None:
         return Check(NAME, "not run", f"{measured}; the file does not say what compress reported")
     if wrong := _differences(found, promise):
-        return Check(NAME, "failed", f"{measured}; {wrong}: the tables are others than compress wrote, or their originals")
+        return Check(
+            NAME, "failed", f"{measured}; {wrong}: the tables are others than compress wrote, or their originals"
+        )
     return Check(NAME, "passed", measured)
 
 

@@ -91,9 +91,7 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
         twins = write_twins(rewritten, Path(folder))
         pair = OnnxPair(original, files, rewritten, promises, structure, twins, half)
         run = partial(session_run, names=ports.output_names)
-        yield pair_program(
-            ports, uses, rewritten.tables, (original, run(original)), run(twins.reconstructed), pair
-        )
+        yield pair_program(ports, uses, rewritten.tables, (original, run(original)), run(twins.reconstructed), pair)
 
 
 def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:

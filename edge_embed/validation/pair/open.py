@@ -12,7 +12,9 @@ from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.onnx_pair import open_onnx_pair
 from edge_embed.validation.pair.program import PairProgram
+from edge_embed.validation.pair.tflite_pair import open_tflite_pair
 from edge_embed.validation.pair.validate import validate_onnx_pair
+from edge_embed.validation.pair.validate_tflite import validate_tflite_pair
 
 
 def is_runtime_file(path: Path) -> bool:
@@ -40,7 +42,8 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
         )
     if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
         raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")
-    with open_onnx_pair(original, compressed) as opened:
+    open_files = open_tflite_pair if is_tflite_file(original) else open_onnx_pair
+    with open_files(original, compressed) as opened:
         yield opened
 
 
@@ -48,4 +51,5 @@ def validate_pair(
     program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
     """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
-    return validate_onnx_pair(program, lowered, path, options, progress)
+    validate = validate_tflite_pair if is_tflite_file(path) else validate_onnx_pair
+    return validate(program, lowered, path, options, progress)

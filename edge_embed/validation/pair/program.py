@@ -63,9 +63,7 @@ def pair_program(
     first = _first_example(module, ports)
     dense = Program(module, ports.inputs, ports.output_names, first, source=path)
     module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows)
-    program = PairProgram(
-        module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair
-    )
+    program = PairProgram(module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair)
     return program, LoweredProgram(program, {name: stored.plain for name, stored in tables.items()}, ())
 
 

@@ -68,7 +68,11 @@ def rewrite(
 
 
 def assigned(
-    found: Sequence[Found], packed: Mapping[str, Stored], promises: Mapping[str, Promise], original: Path, compressed: Path
+    found: Sequence[Found],
+    packed: Mapping[str, Stored],
+    promises: Mapping[str, Promise],
+    original: Path,
+    compressed: Path,
 ) -> dict[Found, str]:
     """The dense tables that packed ones were made of, in the order of the original, with the names of those.
 
@@ -98,9 +102,7 @@ def _is_named(table: FoundTable, name: str, promises: Mapping[str, Promise]) -> 
     return name == wanted or (name.startswith(f"{wanted}_") and name.removeprefix(f"{wanted}_").isdigit())
 
 
-def _check_names(
-    got: Mapping[str, str], wanted: Mapping[OnnxTable, str], original: Path, compressed: Path
-) -> None:
+def _check_names(got: Mapping[str, str], wanted: Mapping[OnnxTable, str], original: Path, compressed: Path) -> None:
     for table, name in wanted.items():
         if got[table.name] != name:
             raise BadInputError(

@@ -1,19 +1,20 @@
 """Validation of a compressed ONNX file beside its original; the stages are those of `edge_embed.validation.validate`.
 
-    structure    everything but the tables, beside what `compress` writes of the original
-    stored rows  beside the dense ones, and beside what `compress` said of them
-    paths        the compressed file on the portable body and with the operator library, beside the original with the
-                 rows that are stored; and the compressed graph with dense rows, beside the original itself
-    changes      the compressed model beside the original: for information
+structure    everything but the tables, beside what `compress` writes of the original
+stored rows  beside the dense ones, and beside what `compress` said of them
+paths        the compressed file on the portable body and with the operator library, beside the original with the
+             rows that are stored; and the compressed graph with dense rows, beside the original itself
+changes      the compressed model beside the original: for information
 """
 
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
-from edge_embed.program.program import array
 from edge_embed.report.results import (
     Check,
     LoadedSize,
@@ -25,20 +26,20 @@ from edge_embed.report.results import (
     ValidationReport,
 )
 from edge_embed.steps import limit_steps
-from edge_embed.validation import latency, model_inputs, model_paths, optimized, size
+from edge_embed.validation import latency, model_paths, optimized, size
 from edge_embed.validation.call import TableCall
+from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.pair.changes import output_changes
-from edge_embed.validation.pair.nearness import measure, nearness_check
+from edge_embed.validation.pair.changes import changes_of_model
+from edge_embed.validation.pair.nearness import checked_table
 from edge_embed.validation.pair.onnx_pair import OnnxPair
 from edge_embed.validation.pair.program import PairProgram
-from edge_embed.validation.pair.stored import manifest_check
 from edge_embed.validation.tables import Table
 from edge_embed.validation.validate import Steps, Validation, temporary_space
 
 RECONSTRUCTED = "original with the stored rows"
 DENSE = "compressed graph with the original's rows, against the original"
-_OWN_CHECKS = ("stored rows", "manifest")
+NEGATIVE = "negative ids, which count from the end"
 
 
 def validate_onnx_pair(
@@ -69,24 +70,26 @@ class _PairValidation(Validation):
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
         return (Check("structure", "passed", f"{files}; the ONNX checker accepts it"), *self._pair.structure)
 
+    def _cases(self) -> tuple[list[ModelCase], list[str]]:
+        cases, left_out = super()._cases()
+        return cases + with_negative_ids(self._program, cases, self._options), left_out  # type: ignore[arg-type]
+
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
-        result, stored = super()._table(table, calls), self._pair.rewritten.tables[table.name]
-        found = measure(self._pair.rewritten.dense[table.name], stored)
+        result, rewritten = super()._table(table, calls), self._pair.rewritten
         assert self._exported.manifest is not None
-        near = nearness_check(found, self._pair.promises.get(table.name), stored)
-        kept = [check for check in result.checks if check.name not in _OWN_CHECKS]
-        checks = (*kept, manifest_check(self._exported.manifest, table.name, stored), near)
-        return replace(result, checks=checks, fidelity=found)
+        promise = self._pair.promises.get(table.name)
+        stored, dense = rewritten.tables[table.name], rewritten.dense[table.name]
+        return checked_table(result, self._exported.manifest, stored, dense, promise)
 
     def _model(
         self,
-        cases: list[model_inputs.ModelCase],
+        cases: list[ModelCase],
         left_out: list[str],
         after_loading: list[optimized.Optimized],
         from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
         steps = Steps(self._progress, "whole model", 3)
-        original = [model_inputs.run_case(self._dense, case.name, case.inputs) for case in cases]
+        original = [replace(case, outputs=self._dense.run(*case.inputs)) for case in cases]
         names, run = self._program.output_names, self._pair.run_dense
         reconstructed = replace(model_paths.training_form(self._lowered, cases, self._options), name=RECONSTRUCTED)
         dense = model_paths.run_path(
@@ -94,27 +97,23 @@ class _PairValidation(Validation):
         )
         steps()
         found = model_paths.compare_sessions(self._lowered, self._exported, cases, self._options, steps)
-        outputs = [
-            ([array(one) for one in before.outputs], [array(one) for one in after.outputs])
-            for before, after in zip(original, cases, strict=True)
-        ]
         rows = [table.packed.num_embeddings for table in self._tables.values()]
         return ModelResult(
             tuple(case.name for case in cases),
             tuple(left_out),
             (reconstructed, dense, *found),
             optimized.kernel_check(self._exported, after_loading),
-            output_changes(names, outputs, rows),
+            changes_of_model(self._program, cases, rows),  # type: ignore[arg-type]
         )
 
-    def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
+    def _sizes(self, case: ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         files = {path.name: path.stat().st_size for path in self._pair.original_files}
         zipped = sum(map(size.deflated_bytes, self._pair.original_files))
         resident, _ = size.resident_bytes(self._pair.original, case.feeds(self._program))
         original = OriginalSize(files, sum(files.values()), zipped, resident)
         return replace(super()._sizes(case, loaded), original=original)
 
-    def _measured_model(self, case: model_inputs.ModelCase) -> list[latency.LatencyResult]:
+    def _measured_model(self, case: ModelCase) -> list[latency.LatencyResult]:
         return latency.measure_model(
             self._program, self._exported, case, self._options, self._timing_random, self._pair.original
         )
@@ -123,3 +122,17 @@ class _PairValidation(Validation):
     def _dense(self) -> PairProgram:
         original: PairProgram = self._program.original  # type: ignore[attr-defined]
         return original
+
+
+def with_negative_ids(program: PairProgram, cases: Sequence[ModelCase], options: ValidationOptions) -> list[ModelCase]:
+    """One more case where the original takes such ids and nobody gave inputs."""
+    bounds, (first, *_) = id_bounds(program), cases
+    if options.inputs is None and bounds:
+        with suppress(Exception):  # whatever its runtime raises
+            inputs = tuple(
+                value - bounds[declared.name] if declared.name in bounds else value
+                for declared, value in zip(program.inputs, first.inputs, strict=True)
+            )
+            program.original.run(*inputs)
+            return [run_case(program, NEGATIVE, inputs)]
+    return []
