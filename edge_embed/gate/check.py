@@ -16,6 +16,7 @@ from edge_embed.gate.dropped import dropped_findings
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
+from edge_embed.gate.rows import row_findings
 from edge_embed.gate.targets import target_findings
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
@@ -63,6 +64,7 @@ def run_check(
     metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
+    findings += row_findings(budget.rows, report)
     findings += _metric(budget, metric, earlier)
     findings += sizes.size_findings(budget.size, report.sizes)
     if earlier is not None:

@@ -82,6 +82,15 @@ class OutputChange:
     divergence: float | None
     equal: float | None
 
+    def figures(self) -> tuple[str, ...]:
+        """All but the name, in words; empty where there is none."""
+        shares = ("" if share is None else f"{share:.1%}" for share in (self.top1, self.equal))
+        top1, equal = shares
+        error, cosine, divergence = (
+            "" if value is None else f"{value:.4g}" for value in (self.relative_error, self.cosine, self.divergence)
+        )
+        return error, cosine, top1, divergence, equal
+
 
 @dataclass(frozen=True)
 class OutputResult:
