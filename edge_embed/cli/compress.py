@@ -14,7 +14,6 @@ from edge_embed.cli.torchrun import shared_group
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from edge_embed.program.program import Program
     from edge_embed.report.compressed import CompressReport
 
 _SIZES = {

@@ -220,7 +220,9 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "allow_not_run": read_switch,
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
-        "rows": _section(RowsBudget, dict.fromkeys(("min_cosine", "min_worst_cosine", "max_relative_error"), read_bound)),
+        "rows": _section(
+            RowsBudget, dict.fromkeys(("min_cosine", "min_worst_cosine", "max_relative_error"), read_bound)
+        ),
         "latency": _section(LatencyBudget, latency),
         "targets": _section(TargetsBudget, targets),
         "metric": _section(_metric, {"function": read_text, "drop": read_bound}),

@@ -4,7 +4,17 @@ from collections.abc import Iterable, Iterator
 
 from edge_embed.report.check import BaseResult, CheckReport, Comparison, Side
 from edge_embed.report.interval import Interval
-from edge_embed.report.markdown.blocks import MARKS, change_table, footnote, join, outcomes, passed, size_table, table, text
+from edge_embed.report.markdown.blocks import (
+    MARKS,
+    change_table,
+    footnote,
+    join,
+    outcomes,
+    passed,
+    size_table,
+    table,
+    text,
+)
 
 
 def check_markdown(report: CheckReport) -> str:

@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from edge_embed.report.markdown.blocks import MARKS, change_table, footnote, join, outcomes, passed, size_table, table, text
+from edge_embed.report.markdown.blocks import (
+    MARKS,
+    change_table,
+    footnote,
+    join,
+    outcomes,
+    passed,
+    size_table,
+    table,
+    text,
+)
 from edge_embed.report.results import LatencyResult, TableResult, TargetResult, ValidationReport
 
 

@@ -1,7 +1,7 @@
 """The original with other rows in its tables, as files: once those that are stored, once its own.
 
     <X>Embedding (ids, tensors)   ->   Gather (rows, ids)
-    <X>Logits (hidden, tensors)   ->   MatMul (hidden, Transpose (CastLike (rows, hidden)))
+    <X>Logits (hidden, tensors)   ->   MatMul (hidden, Transpose (rows)), in float32
 
 The nodes around a packed table stay, so that the twin with the rows of the original shows whether the model asks its
 packed tables for what it asked its dense ones.
@@ -108,11 +108,13 @@ def _gather(node: NodeProto, rows: str) -> list[NodeProto]:
 
 def _product(node: NodeProto, rows: str) -> list[NodeProto]:
     hidden, result = node.input[0], node.output[0]
-    like, turned = (f"edge_embed/{what}/{result}" for what in ("like", "turned"))
+    wide, like, turned, product = (f"edge_embed/{what}/{result}" for what in ("wide", "like", "turned", "product"))
     return [
-        helper.make_node("CastLike", [rows, hidden], [like]),
+        helper.make_node("Cast", [hidden], [wide], to=TensorProto.FLOAT),  # as kernels compute it
+        helper.make_node("CastLike", [rows, wide], [like]),
         helper.make_node("Transpose", [like], [turned], perm=[1, 0]),
-        helper.make_node("MatMul", [hidden, turned], [result]),
+        helper.make_node("MatMul", [wide, turned], [product]),
+        helper.make_node("CastLike", [product, hidden], [result]),
     ]
 
 

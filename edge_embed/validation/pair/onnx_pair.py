@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import onnx.inliner
+import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
-from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.model_file import tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
@@ -28,6 +28,8 @@ from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import Rewritten, rewrite
 from edge_embed.validation.pair.stored import packed_tables
 from edge_embed.validation.pair.structure import compare_structure
+
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -74,24 +76,29 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     text = next((item.value for item in exported.proto.metadata_props if item.key == FIDELITY_KEY), "{}")
     promises = parse_promises(text)
     rewritten = rewrite(original, compressed, tables, promises)
-    if not rewritten.tables:
-        raise BadInputError(
-            f"{compressed}: has no compressed table that {original} has not: give the file that was compressed, then "
-            "what `edge-embed compress` made of it"
-        )
     model = rewritten.file.model
     tensors = {f"{name}.{key}" for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
     ports = _ports(model, rows)
     uses = list(packed_uses(model.graph, rewritten.tables))
-    half = any(tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16) for tensor in tensors_of(model))
+    half = _has_half(rewritten)
     files = rewritten.file.files
     with tempfile.TemporaryDirectory() as folder:
         twins = write_twins(rewritten, Path(folder))
         pair = OnnxPair(original, files, rewritten, promises, structure, twins, half)
         run = partial(session_run, names=ports.output_names)
         yield pair_program(ports, uses, rewritten.tables, (original, run(original)), run(twins.reconstructed), pair)
+
+
+def _has_half(rewritten: Rewritten) -> bool:
+    """Whether there is float16 among the weights, inputs, outputs or casts of a model."""
+    model = rewritten.file.model
+    kinds = {tensor.data_type for tensor in tensors_of(model)}
+    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    kinds |= {item.i for node in model.graph.node if node.op_type == "Cast" for item in node.attribute}
+    tables = any(weight.dtype in _HALVES for weight in rewritten.dense.values())
+    return tables or bool(kinds & {TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:

@@ -57,6 +57,9 @@ def rewrite(
         text = metadata_of(file.model, MANIFEST_KEY)
         before = {} if text is None else parse_manifest(text, 0).tables
         new = {name: stored for name, stored in tables.items() if name not in before}
+    if not new:
+        raise no_table(original, compressed)
+    with damaged(original):
         raise_opset(file)
         found = [table for table in dense_tables(file) if not table.reason]
     made = assigned(found, new, promises, original, compressed)
@@ -65,6 +68,14 @@ def rewrite(
         names = replace_tables(file.model, file.opset, {table: new[name] for table, name in made.items()})
     _check_names(names, made, original, compressed)
     return Rewritten(file, new, dense)
+
+
+def no_table(original: Path, compressed: Path) -> BadInputError:
+    """The error for two files of which the second has no table more."""
+    return BadInputError(
+        f"{compressed}: has no compressed table that {original} has not: give the file that was compressed, then what "
+        "`edge-embed compress` made of it"
+    )
 
 
 def assigned(

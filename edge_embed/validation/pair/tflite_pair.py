@@ -34,6 +34,7 @@ from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
+from edge_embed.validation.pair.rewritten import no_table
 from edge_embed.validation.pair.tflite_structure import compare_files
 
 _SAMPLE = 256  # rows that tell which rotation is that of a table
@@ -79,10 +80,7 @@ def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairPro
     """
     first, model = read_tflite(original), read_tflite(compressed)
     if MANIFEST_KEY not in model.metadata or MANIFEST_KEY in first.metadata:
-        raise BadInputError(
-            f"{compressed}: has no compressed table that {original} has not: give the file that was compressed, then "
-            "what `edge-embed compress` made of it"
-        )
+        raise no_table(original, compressed)
     promises = parse_promises(model.metadata.get(FIDELITY_KEY, "{}"))
     every = read_dense_tables(original)
     tables = _packed_tables(compressed, model)
@@ -228,7 +226,7 @@ def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored]) -> 
 
 def _most(model: TfliteModel) -> int | None:
     """Of the signatures those that matter: one says no more than the tensors do."""
-    return 0 if len(model.signatures) < 2 else None  # noqa: PLR2004
+    return 0 if len(model.signatures) < 2 else None
 
 
 def _declared(original: Path, name: str, port: PortInfo, others: Sequence[Sequence[Any]]) -> ProgramInput:
