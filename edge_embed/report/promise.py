@@ -1,4 +1,4 @@
-"""What `compress` says of the tables that it packed, in the file that it writes: how near their rows are to the dense ones.
+"""What `compress` says in a file of the tables that it packed: how near their rows are to the dense ones.
 
 One JSON object by name of the packed table; the numbers have six digits, so that they do not depend on the machine.
 """

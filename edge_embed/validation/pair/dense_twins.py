@@ -91,7 +91,7 @@ def _rows_name(table: str) -> str:
 
 def _make_dense(graph: GraphProto, tables: Mapping[str, Stored]) -> None:
     """Put plain nodes in the place of packed ones, in a graph and those inside it."""
-    nodes = []
+    nodes: list[NodeProto] = []
     for node in graph.node:
         for inner in _graphs(node):
             _make_dense(inner, tables)

@@ -37,8 +37,8 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
         raise BadInputError(f"{compressed}: is no regular file, expected what compress made of {original}")
     if is_tflite_file(original) != is_tflite_file(compressed):
         raise BadInputError(
-            f"{compressed}: is of another kind than {original}: give an original and what `edge-embed compress` made of "
-            "it, two .onnx or two .tflite files; or the .pt file that it was exported from"
+            f"{compressed}: is of another kind than {original}: give an original and what `edge-embed compress` made "
+            "of it, two .onnx or two .tflite files; or the .pt file that it was exported from"
         )
     if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
         raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")

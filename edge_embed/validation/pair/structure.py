@@ -1,4 +1,4 @@
-"""A compressed ONNX file beside what `compress` writes of its original: everything but the numbers of its packed tables.
+"""A compressed ONNX file beside what `compress` writes of its original: all but the numbers of its packed tables.
 
 Nodes are compared in order, with names, attributes and the graphs inside them; constants bit by bit, wherever they lie.
 """
@@ -37,7 +37,8 @@ def compare_structure(
     found = {
         "nodes": list(_nodes(graph.node, other.node)),
         "constants": list(_Constants(folder, expected_folder, tables).differences(got, expected)),
-        "inputs and outputs": [*_values(graph.input, other.input, "input"), *_values(graph.output, other.output, "output")],
+        "inputs and outputs": [*_values(graph.input, other.input, "input"),
+                               *_values(graph.output, other.output, "output")],
         "portable bodies and functions": list(_functions(got, expected)),
         "versions and metadata": list(_rest(got, expected)),
     }  # fmt: skip

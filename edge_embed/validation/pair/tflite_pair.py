@@ -154,9 +154,10 @@ def _with_rotation(stored: Stored, dense: torch.Tensor, model: TfliteModel) -> S
         return nearness(rows, torch.from_numpy(each.rows_float64(ids)), weights)[0]
 
     candidates = [stored]
+    kinds: dict[int, Any] = {4 * dim * dim: np.float32, 2 * dim * dim: np.float16}
     for name, content in model.tensors.items():
-        if "/constant_" in name and content.nbytes in (2 * dim * dim, 4 * dim * dim):
-            rotation = content.view(np.float32 if content.nbytes == 4 * dim * dim else np.float16).reshape(dim, dim)
+        if "/constant_" in name and content.nbytes in kinds:
+            rotation: NDArray[Any] = content.view(kinds[content.nbytes]).reshape(dim, dim)
             wide = rotation.astype(np.float64)
             if np.abs(wide @ wide.T - np.eye(dim)).max(initial=0.0) < _ORTHOGONAL:
                 candidates.append(Stored(stored.plain, rotation))

@@ -17,6 +17,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.report.results import (
     Check,
+    LatencyResult,
     LoadedSize,
     ModelResult,
     OriginalSize,
@@ -113,7 +114,7 @@ class _PairValidation(Validation):
         original = OriginalSize(files, sum(files.values()), zipped, resident)
         return replace(super()._sizes(case, loaded), original=original)
 
-    def _measured_model(self, case: ModelCase) -> list[latency.LatencyResult]:
+    def _measured_model(self, case: ModelCase) -> list[LatencyResult]:
         return latency.measure_model(
             self._program, self._exported, case, self._options, self._timing_random, self._pair.original
         )
