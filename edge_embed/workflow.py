@@ -1,7 +1,8 @@
 """The product on one page: compress -> save -> lower -> export -> validate -> check."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, replace
 from os import PathLike
 from pathlib import Path
@@ -50,6 +51,7 @@ from edge_embed.report.results import ValidationReport
 from edge_embed.steps import limit_steps
 from edge_embed.validation.opening import Opening
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.open import is_runtime_file, open_pair
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate_file import validate_file
 
@@ -467,7 +469,8 @@ def validate(
     """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
 
     Args:
-        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
+        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`); of a file that `compress`
+            wrote in place, the path of the ``.onnx`` or ``.tflite`` file that it was made from.
         exported: the ``.onnx`` or ``.tflite`` file.
         example_inputs: for a module, as for `save`.
         options: tolerances, seed and iterations (`edge_embed.validation.options`).
@@ -479,12 +482,26 @@ def validate(
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
+    with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
+        keep_inputs(
+            (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
+        )
+        return validate_file(program, lowered, Path(exported), options, progress)
+
+
+@contextmanager
+def _lowered(
+    model: Model | Program, exported: Path, example_inputs: ExampleInputs | None, progress: Progress
+) -> Iterator[tuple[Program, LoweredProgram]]:
+    """The program that an exported file is compared with, and its packed tables."""
+    if isinstance(model, str | PathLike) and is_runtime_file(Path(model)):
+        if example_inputs is not None:
+            raise BadInputError(f"example_inputs: got some for {model}, which declares its inputs: leave them out")
+        with open_pair(Path(model), exported) as opened:
+            yield opened
+        return
     program = _runnable(model, example_inputs)
-    keep_inputs(
-        (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
-    )
-    lowered = _warn_of_zeros(lower_program(program, progress))
-    return validate_file(program, lowered, Path(exported), options, progress)
+    yield program, _warn_of_zeros(lower_program(program, progress))
 
 
 @interactive
@@ -545,17 +562,17 @@ def check(
         limit_steps(limits.targets.time_limit),
         reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
     ):
-        program = _runnable(reference, example_inputs)
-        report = run_check(
-            program,
-            _warn_of_zeros(lower_program(program, progress)),
-            file,
-            limits,
-            baseline=earlier,
-            base=None if base is None else Path(base),
-            base_library=None if base_library is None else Path(base_library),
-            progress=progress,
-        )
+        with _lowered(reference, file, example_inputs, progress) as (program, lowered):
+            report = run_check(
+                program,
+                lowered,
+                file,
+                limits,
+                baseline=earlier,
+                base=None if base is None else Path(base),
+                base_library=None if base_library is None else Path(base_library),
+                progress=progress,
+            )
         if output is not None:
             report = replace(report, warnings=warnings_of_replacing(Path(output), report))
         write(report)

@@ -3,21 +3,17 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from edge_embed.bench.uses import USES, BenchUse, LiteRtBag, TfliteRuntimeBag
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.names import DELEGATE_KEY, LAYOUTS_KEY
-from edge_embed.exporters.tflite.stored_table import StoredTable
-from edge_embed.exporters.tflite.uses import METHODS as TFLITE_METHODS
+from edge_embed.exporters.tflite.uses import read_tensors
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.container import sha256
 from edge_embed.packed.form import Packed
-from edge_embed.packed.manifest import TableEntry, located, parse_manifest
+from edge_embed.packed.manifest import located, parse_manifest
 from edge_embed.packed.methods import METHODS
 
 
@@ -49,7 +45,7 @@ class TfliteTables:
         entry, layout = self.entries[name], self.layouts[name]
         with located(f"{self._path}: table {name!r:.80}"):
             try:
-                tensors = _tensors(StoredTable(self._model.tensors, name), entry, layout)
+                tensors = read_tensors(self._model.tensors, name, entry, layout)
             except (KeyError, ValueError, IndexError) as error:
                 raise BadInputError(f"its tensors do not have the layout {layout!r:.80}: {error}") from error
             for tensor, digest in entry.sha256.items():
@@ -81,11 +77,3 @@ def _uses(use: str, fields: Mapping[str, str]) -> tuple[BenchUse, ...]:
         return USES["litert"], USES["tflite-runtime"]
     mode = {str(number): mode for number, mode in enumerate(MODES)}.get(fields.get("mode", ""), "mean")
     return LiteRtBag(mode), TfliteRuntimeBag(mode)
-
-
-def _tensors(stored: StoredTable, entry: TableEntry, layout: str) -> dict[str, NDArray[Any]]:
-    made = TFLITE_METHODS[entry.method].read(stored, entry.shape, layout)
-    return {
-        name: made[name] if name in made else stored.get(name, spec.dtype, tuple(spec.shape))
-        for name, spec in entry.shape.tensor_specs().items()
-    }

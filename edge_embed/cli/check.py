@@ -43,7 +43,7 @@ def check(
         importing_from(Path.cwd()) if limits.metric else nullcontext(),
         limit_steps(limits.targets.time_limit),
     ):
-        program = None if source is None else load(source)
+        program = None if source is None else load.unless_runtime(source)
         report = workflow.check(program, exported, budget=limits, **files, progress=progress)
     out.remarks([*report.failures(), *report.warnings])
     out.finish(report, report.exit_code)

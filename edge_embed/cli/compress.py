@@ -15,7 +15,6 @@ from edge_embed.cli.torchrun import shared_group
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from edge_embed.program.program import Program
     from edge_embed.report.compressed import CompressReport
 
 _SIZES = {
@@ -103,20 +102,9 @@ def compress(
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
-        _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
+        _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
     out.finish(report)
-
-
-def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program":
-    """What is compressed: a file that a runtime opens says all of itself."""
-    from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
-
-    if not (is_onnx_file(model) or is_tflite_file(model)):
-        return load(model, tables)
-    if load.given:
-        raise click.UsageError(f"{', '.join(load.given)}: is for files of PyTorch: leave it out for {model.name}")
-    return model
 
 
 @contextmanager

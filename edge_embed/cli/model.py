@@ -48,6 +48,16 @@ class Load:
                 tables=tables,
             )
 
+    def unless_runtime(self, model: Path, tables: tuple[str, ...] = ()) -> "Path | Program":
+        """The program of a file; the path of one that a runtime opens, which says all of itself."""
+        from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
+
+        if not (is_onnx_file(model) or is_tflite_file(model)):
+            return self(model, tables)
+        if self.given:
+            raise click.UsageError(f"{', '.join(self.given)}: is for files of PyTorch: leave it out for {model.name}")
+        return model
+
 
 def model_options(command: Command) -> Command:
     """Those of a file that does not say everything, which become one argument: ``load``."""

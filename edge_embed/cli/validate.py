@@ -44,7 +44,10 @@ from edge_embed.steps import limit_steps
 def validate(
     out: Output, model: Path, exported: Path, markdown: Path | None, html: Path | None, load: Load, **given: Any
 ) -> None:
-    """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
+    """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency.
+
+    Of a file that `compress` wrote in place, MODEL is the .onnx or .tflite file that it was made from.
+    """
     from edge_embed import workflow
     from edge_embed.gate.outputs import VALIDATION, reports_at
     from edge_embed.validation.options import ValidationOptions
@@ -56,7 +59,7 @@ def validate(
         reports_at(places, VALIDATION, keep=keep, force=options.force) as write,
         limit_steps(options.time_limit),
     ):
-        report = workflow.validate(load(model), exported, options=options, progress=progress)
+        report = workflow.validate(load.unless_runtime(model), exported, options=options, progress=progress)
         write(report)
     out.remarks(report.failures())
     out.finish(report, report.exit_code)

@@ -26,6 +26,11 @@
     [parity.outputs.logits]         the same five keys for one output
     atol = 1e-6
 
+    [rows]                          of a file that was compressed in place, beside the dense rows of its original
+    min_cosine = 0.95               of the mean of each table, and
+    min_worst_cosine = 0.5          of its worst row
+    max_relative_error = 0.3
+
     [latency]
     iterations = 50                 rounds that are measured
     threshold = "10 %"              slower than the base by more, and significantly, fails
@@ -110,6 +115,15 @@ class ParityBudget(ErrorBounds):
 
 
 @dataclass(frozen=True)
+class RowsBudget:
+    """How near packed rows are to the dense ones; None is no limit."""
+
+    min_cosine: float | None = None
+    min_worst_cosine: float | None = None
+    max_relative_error: float | None = None
+
+
+@dataclass(frozen=True)
 class LatencyBudget:
     """Ratios of times: to the base, and to the peers by name."""
 
@@ -149,6 +163,7 @@ class Budget:
         allow_not_run: whether a limit of size or latency passes where it cannot be measured.
         size: limits of sizes.
         parity: limits of errors.
+        rows: limits of what compression changed in the rows.
         latency: limits of times.
         targets: where it must run.
         metric: None if there is none.
@@ -163,6 +178,7 @@ class Budget:
     allow_not_run: bool = False
     size: SizeBudget = SizeBudget()
     parity: ParityBudget = ParityBudget()
+    rows: RowsBudget = RowsBudget()
     latency: LatencyBudget = LatencyBudget()
     targets: TargetsBudget = TargetsBudget()
     metric: MetricBudget | None = None
@@ -204,6 +220,9 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "allow_not_run": read_switch,
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
+        "rows": _section(
+            RowsBudget, dict.fromkeys(("min_cosine", "min_worst_cosine", "max_relative_error"), read_bound)
+        ),
         "latency": _section(LatencyBudget, latency),
         "targets": _section(TargetsBudget, targets),
         "metric": _section(_metric, {"function": read_text, "drop": read_bound}),

@@ -16,6 +16,7 @@ from edge_embed.gate.dropped import dropped_findings
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
+from edge_embed.gate.rows import row_findings
 from edge_embed.gate.targets import target_findings
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
@@ -23,6 +24,7 @@ from edge_embed.program.program import Program
 from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
+from edge_embed.validation.pair.program import original_of
 from edge_embed.validation.validate_file import validate_file
 
 _Compare = Callable[[Program, LoweredProgram, LatencyBudget, int], BaseResult]
@@ -59,9 +61,10 @@ def run_check(
     _check_outputs(budget, program)
     beside = _Base(exported, base, base_library)  # what is damaged is refused before minutes of work
     report = validate_file(program, lowered, exported, options, progress)
-    metric = None if budget.metric is None else measure_metric(budget.metric, program, exported, base)
+    metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
+    findings += row_findings(budget.rows, report)
     findings += _metric(budget, metric, earlier)
     findings += sizes.size_findings(budget.size, report.sizes)
     if earlier is not None:

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from edge_embed.errors import ParityError
 from edge_embed.report import tables as report_tables
+from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.parts import SizePart
 from edge_embed.report.shown import Shown
 from edge_embed.report.targets import Evidence, TargetTimes
@@ -47,6 +48,7 @@ class TableResult:
         compression_ratio: by the formula of the method's paper.
         checks: what is stored: node, body, manifest and every row.
         paths: the same ids through every path, bit by bit.
+        fidelity: of its rows beside the dense ones, where the file was compressed in place; else None.
     """
 
     name: str
@@ -58,6 +60,37 @@ class TableResult:
     compression_ratio: float
     checks: tuple[Check, ...]
     paths: tuple[Check, ...]
+    fidelity: Fidelity | None = None
+
+
+@dataclass(frozen=True)
+class OutputChange:
+    """What compression changes in one output, over all cases; nothing fails by it, and None is what makes no sense.
+
+    Attributes:
+        name: of the output.
+        relative_error: ||compressed - original|| / ||original||.
+        cosine: mean over the vectors along the last axis.
+        top1: the share of these whose largest number is at the same place.
+        divergence: mean KL divergence of the softmax of logits from that of the original, in nats.
+        equal: the share of equal values, of an output that holds no floats.
+    """
+
+    name: str
+    relative_error: float | None
+    cosine: float | None
+    top1: float | None
+    divergence: float | None
+    equal: float | None
+
+    def figures(self) -> tuple[str, ...]:
+        """All but the name, in words; empty where there is none."""
+        shares = ("" if share is None else f"{share:.1%}" for share in (self.top1, self.equal))
+        top1, equal = shares
+        error, cosine, divergence = (
+            "" if value is None else f"{value:.4g}" for value in (self.relative_error, self.cosine, self.divergence)
+        )
+        return error, cosine, top1, divergence, equal
 
 
 @dataclass(frozen=True)
@@ -128,12 +161,32 @@ class ModelResult:
         left_out: inputs on which the training form itself does not run, and why.
         paths: one entry per path, the training form first.
         kernel: whether kernel and body each ran where they should.
+        changes: what compression changes, beside the original that was compressed in place; one entry per output.
     """
 
     cases: tuple[str, ...]
     left_out: tuple[str, ...]
     paths: tuple[PathResult, ...]
     kernel: Check
+    changes: tuple[OutputChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class OriginalSize:
+    """Bytes of the file that was compressed in place.
+
+    Attributes:
+        files: of every file, by name.
+        on_disk: all files together.
+        zipped: all files, each deflated.
+        resident: growth of a fresh process's memory from before the session to after its first run; None where it was
+            not measured.
+    """
+
+    files: Mapping[str, int]
+    on_disk: int
+    zipped: int
+    resident: int | None
 
 
 @dataclass(frozen=True)
@@ -168,6 +221,7 @@ class SizeResult:
         loaded: all initializers after loading.
         parts: of the files, by table and kind; they add up to ``on_disk``.
         library: of the operator library, for TFLite with the delegate, None if there is none.
+        original: of the file that was compressed in place, None where there is none.
     """
 
     files: Mapping[str, int]
@@ -182,6 +236,7 @@ class SizeResult:
     loaded: tuple[LoadedSize, ...]
     parts: tuple[SizePart, ...]
     library: int | None
+    original: OriginalSize | None = None
 
 
 @dataclass(frozen=True)
@@ -247,6 +302,7 @@ class ValidationReport(Shown):
         sizes: on disk and loaded.
         latency: ratios; they decide nothing here.
         targets: the whole model on the targets that were asked for.
+        original: the file that was compressed in place, None where the file was exported from a model.
     """
 
     file: str
@@ -257,6 +313,7 @@ class ValidationReport(Shown):
     sizes: SizeResult
     latency: LatencySection
     targets: tuple[TargetResult, ...] = ()
+    original: str | None = None
 
     def outcomes(self) -> Iterator[tuple[str, Check | PathResult]]:
         """Everything that can fail, and what it belongs to: ``file``, ``table <name>``, ``model`` or ``target``."""

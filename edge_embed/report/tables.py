@@ -16,11 +16,14 @@ if TYPE_CHECKING:  # results.py shows itself by this file
         LatencyResult,
         LatencySection,
         ModelResult,
+        OutputChange,
         SizeResult,
         TableResult,
         ValidationReport,
     )
 
+CHANGE_TITLE = "What compression changes: compressed beside original (nothing fails by it)"
+CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
 _LATENCY_TITLE = (
     "Latency: time of the custom op or TFLite look-up / time of the other (below 1 it is faster), 95 % interval"
 )
@@ -32,6 +35,7 @@ def render(report: "ValidationReport") -> RenderableType:
         *[line(check.status, check.name, check.detail) for check in report.structure],
         *[_table(table) for table in report.tables],
         _model(report.model),
+        *([_changes(report.model.changes)] if report.model.changes else []),
         _sizes(report.sizes, report.tables),
         _latency(report.latency),
         *([target_table(report.targets)] if report.targets else []),
@@ -60,12 +64,23 @@ def _model(model: "ModelResult") -> RenderableType:
     return Group(*lines, line(model.kernel.status, model.kernel.name, model.kernel.detail))
 
 
+def _changes(changes: "tuple[OutputChange, ...]") -> RenderableType:
+    table = Table(*CHANGE_COLUMNS, title=CHANGE_TITLE, title_justify="left")
+    for change in changes:
+        table.add_row(cell(change.name), *change.figures())
+    return Group("", table)
+
+
 def _sizes(sizes: "SizeResult", tables: "tuple[TableResult, ...]") -> RenderableType:
     total = FoldedTable("", "bytes", "", title="Sizes", title_justify="left")
     total.columns[1].justify = "right"
     total.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "the files, if tables were float32")
     total.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
     total.add_row("zipped", f"{sizes.zipped:,}", "deflate")
+    if sizes.original is not None:
+        total.add_row("original", f"{sizes.original.on_disk:,}", f"on disk; zipped {sizes.original.zipped:,}")
+        if sizes.original.resident is not None:
+            total.add_row("original, resident", f"{sizes.original.resident:,}", "")
     resident = "" if sizes.resident is None else f"{sizes.resident:,}"
     total.add_row("resident", resident, cell(sizes.resident_reason or "growth of a process, session and first run"))
     total.add_row("weights in the file", f"{sizes.initializer_bytes:,}", f"tables: {sizes.packed_bytes:,}")

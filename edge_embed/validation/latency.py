@@ -31,6 +31,7 @@ from edge_embed.validation.submodel import Submodel
 from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, ratios_of, time_rounds
 
 EMPTY = "empty call"
+ORIGINAL = "original"
 LARGEST_DENSE = 256 << 20
 _ROWS_AT_ONCE = 4096
 
@@ -44,13 +45,26 @@ class _Subject:
     distribution: str
 
     def result(self, peer: str, times: Mapping[str, Times], random: np.random.Generator) -> LatencyResult:
-        ours, other = times[paths.CUSTOM].cpu, times[peer].cpu
-        ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
-        figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
-        return LatencyResult(self.name, self.ids, self.distribution, peer, *figures, "", samples)
+        both = times[paths.CUSTOM], times[peer]
+        return latency_result(self.name, self.ids, self.distribution, peer, both, random)
 
     def not_run(self, peer: str, reason: str) -> LatencyResult:
         return LatencyResult(self.name, self.ids, self.distribution, peer, None, None, None, None, reason)
+
+
+def latency_result(
+    subject: str,
+    ids: int | None,
+    distribution: str,
+    peer: str,
+    times: tuple[Times, Times],
+    random: np.random.Generator,
+) -> LatencyResult:
+    """The ratio of the times of a subject and of its peer."""
+    ours, other = (each.cpu for each in times)
+    ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
+    figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
+    return LatencyResult(subject, ids, distribution, peer, *figures, "", samples)
 
 
 def section(results: Sequence[LatencyResult]) -> LatencySection:
@@ -87,18 +101,25 @@ def measure_model(
     case: ModelCase,
     options: ValidationOptions,
     random: np.random.Generator,
+    original: Path | None = None,
 ) -> list[LatencyResult]:
-    """The whole model, custom op against portable body, with the sizes of one case and fresh ids each call."""
+    """The whole model, custom op against portable body, with the sizes of one case and fresh ids each call.
+
+    ``original`` is the file that was compressed in place, if there is one: one more peer.
+    """
     subject = _Subject("model", None, f"uniform, {case.name}")
     if reason := _reason_against(options):
         return [subject.not_run("any", reason)]
     feeds, draw_one = case.feeds(program), model_drawer(program, case, random)
+    files = {paths.CUSTOM: (exported.path, False), paths.PORTABLE: (exported.path, True)}
+    if original is not None:
+        files[ORIGINAL] = original, False
     bound = {
-        name: BoundSession(paths.open_session(exported.path, portable, paths.quiet_options(threads=1)), feeds)
-        for name, portable in ((paths.CUSTOM, False), (paths.PORTABLE, True))
+        name: BoundSession(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
+        for name, (path, portable) in files.items()
     }
     times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
-    return [subject.result(paths.PORTABLE, times, random)]
+    return [subject.result(peer, times, random) for peer in files if peer != paths.CUSTOM]
 
 
 def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:

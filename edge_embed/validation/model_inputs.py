@@ -18,6 +18,8 @@ from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS
 from edge_embed.program.program import Program, Sizes, array, spelled_sizes
 from edge_embed.validation import ids as random_ids
+from edge_embed.validation.pair.inputs import summed
+from edge_embed.validation.pair.module import FileModule
 from edge_embed.validation.scores import Score, scores_of_ids
 
 _DENSE = {
@@ -96,6 +98,8 @@ def large_case(program: Program, random: np.random.Generator, ids: int) -> Model
 
 def id_bounds(program: Program) -> dict[str, int]:
     """For every input that reaches a look-up: the number of rows of the smallest table it reaches."""
+    if isinstance(program.module, FileModule):
+        return dict(program.module.id_rows)
     integers = {declared.name for declared in program.inputs if declared.holds_integers}
     bounds: dict[str, int] = {}
     for node in program.module.graph.nodes:
@@ -180,10 +184,10 @@ def _plans(program: Program) -> Iterator[_Plan]:
     if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
-    other = {name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)}
+    other = summed({name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)})
     yield _Plan(f"uniform ids{_words(same)}", "uniform", same)
     yield _Plan(f"Zipf ids{_words(other)}", "zipf", other)
-    ones = dict.fromkeys(example, 1)
+    ones = summed(dict.fromkeys(example, 1))
     if ones != same:
         yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
 
@@ -207,7 +211,7 @@ def _more_plans(program: Program, random: np.random.Generator, count: int, fixed
 
 
 def _random_sizes(program: Program, random: np.random.Generator) -> Sizes:
-    return {name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.example_sizes}
+    return summed({name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.example_sizes})
 
 
 def _words(sizes: Sizes) -> str:

@@ -6,7 +6,7 @@ cannot be compared.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -114,24 +114,35 @@ def compare_model(
     on_path: Callable[[], None],
 ) -> tuple[PathResult, ...]:
     """Run all cases on all paths; the training form's own outputs are in the cases."""
-    openers: dict[str, Callable[[], RunModel]] = {
-        paths.REFERENCE: lambda: _reference(lowered, exported),
-        paths.PORTABLE: lambda: _session(lowered, exported, portable=True),
-        paths.CUSTOM: lambda: _session(lowered, exported, portable=False),
-    }
     results = compare_lowered(lowered, cases, options)
     on_path()
-    for name, opener in openers.items():
-        results.append(run_path(name, opener, lowered.program.output_names, cases, options))
+    results.append(
+        run_path(paths.REFERENCE, lambda: _reference(lowered, exported), lowered.program.output_names, cases, options)
+    )
+    on_path()
+    return (*results, *compare_sessions(lowered, exported, cases, options, on_path))
+
+
+def compare_sessions(
+    lowered: LoweredProgram,
+    exported: ExportedModel,
+    cases: list[ModelCase],
+    options: ValidationOptions,
+    on_path: Callable[[], None],
+) -> Iterator[PathResult]:
+    """The file in ONNX Runtime, without the operator library and with it."""
+    for portable in (True, False):
+        opener = partial(_session, lowered, exported, portable)
+        name = paths.PORTABLE if portable else paths.CUSTOM
+        yield run_path(name, opener, lowered.program.output_names, cases, options)
         on_path()
-    return tuple(results)
 
 
 def compare_lowered(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> list[PathResult]:
     """The two paths that need no file: the training form, and the packed oracle."""
     names = lowered.program.output_names
     oracle = run_path(paths.ORACLE, lambda: partial(_run_oracle, lowered), names, cases, options)
-    return [_training_form(lowered, cases, options), oracle]
+    return [training_form(lowered, cases, options), oracle]
 
 
 @torch.no_grad()
@@ -178,7 +189,8 @@ def compare_target(
     )
 
 
-def _training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
+def training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
+    """The outputs of the program itself, which are in the cases."""
     outputs = []
     for index, name in enumerate(lowered.program.output_names):
         arrays = [(case.name, array(case.outputs[index])) for case in cases]

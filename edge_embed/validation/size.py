@@ -45,7 +45,7 @@ def measure_sizes(
     dense = sum(dense_bytes(table) for table in tables)
     zipped = sum(deflated_bytes(path) for path in shipped)
     on_step()
-    bytes_resident, reason = _resident(exported.path, feeds)
+    bytes_resident, reason = resident_bytes(exported.path, feeds)
     on_step()
     return SizeResult(
         files=files,
@@ -87,7 +87,7 @@ def deflated_bytes(path: Path) -> int:
     return total + len(compressor.flush())
 
 
-def _resident(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
+def resident_bytes(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
     """Growth of a fresh process's resident memory, and why it could not be measured."""
     if reason := missing_library():
         return None, f"not run: {reason}"

@@ -13,6 +13,7 @@ Disk: a copy of one table, or of the model's weights, in a temporary folder.
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,10 +82,16 @@ def validate_export(
         TimeLimitError: a call of ONNX Runtime took longer than the options allow.
     """
     options.check_outputs(program.output_names)
+    chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
+    with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
+        return Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
+
+
+@contextmanager
+def temporary_space() -> Iterator[None]:
+    """Say where the space is that validation needs, where there is too little of it."""
     try:
-        chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
-        with limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
-            return _Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
+        yield
     except OSError as error:
         place = error.filename or tempfile.gettempdir()
         raise OutputError(
@@ -93,7 +100,7 @@ def validate_export(
         ) from error
 
 
-class _Steps:
+class Steps:
     """Counts the steps of one stage for the progress bar."""
 
     def __init__(self, progress: Progress, name: str, total: int) -> None:
@@ -104,7 +111,7 @@ class _Steps:
         self._progress(self._name, self._done, self._total)
 
 
-class _Validation:
+class Validation:
     """One pass over a file, from its structure to its latency."""
 
     def __init__(
@@ -119,7 +126,7 @@ class _Validation:
         self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
         paths.missing_library()  # a library of another version is refused before anything else is done
         self._targets = make_targets(options.targets)
-        checked = _Steps(progress, "structure", 1)
+        checked = Steps(progress, "structure", 1)
         self._shipped = ExportedModel(path)
         self._exported = behind_tokenizer(self._shipped, folder)
         checked()
@@ -131,7 +138,7 @@ class _Validation:
 
     def run(self) -> ValidationReport:
         """All stages in order."""
-        cases, left_out = choose_cases(self._program, self._random, self._options)
+        cases, left_out = self._cases()
         structure = self._structure()
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
@@ -153,6 +160,9 @@ class _Validation:
             targets,
         )
 
+    def _cases(self) -> tuple[list[model_inputs.ModelCase], list[str]]:
+        return choose_cases(self._program, self._random, self._options)
+
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
         sound = Check("structure", "passed", f"{files}; the ONNX checker accepts it")
@@ -170,7 +180,7 @@ class _Validation:
         on_bytes = partial(self._progress, f"rows of {table.name}")
         checks = stored_checks(table, nodes, self._exported, lambda done: on_bytes(done, total))
         uses = {call.name: call for call in calls}  # one test for all calls of the same kind
-        steps = _Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE * len(uses))
+        steps = Steps(self._progress, f"paths of {table.name}", _PATHS_OF_A_TABLE * len(uses))
         found: list[Check] = []
         with tempfile.TemporaryDirectory() as folder:
             tensors = self._tensors(table, Path(folder))
@@ -201,7 +211,7 @@ class _Validation:
     def _table_latency(self, call: TableCall, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
         if submodel is None or any(check.status == "failed" for check in found):
             return  # what is wrong has no speed
-        steps = _Steps(self._progress, f"latency of {call.table.name}", 1)
+        steps = Steps(self._progress, f"latency of {call.table.name}", 1)
         self._latencies += latency.measure_table(call, submodel, self._options, self._timing_random)
         steps()
 
@@ -212,7 +222,7 @@ class _Validation:
         after_loading: list[optimized.Optimized],
         from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
-        steps = _Steps(self._progress, "whole model", _PATHS_OF_A_MODEL)
+        steps = Steps(self._progress, "whole model", _PATHS_OF_A_MODEL)
         found = model_paths.compare_model(self._lowered, self._exported, cases, self._options, steps)
         kernel = optimized.kernel_check(self._exported, after_loading)
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), (*found, *from_texts), kernel)
@@ -221,7 +231,7 @@ class _Validation:
         self, target: Target, cases: list[model_inputs.ModelCase], tokenizer: TokenizerResults
     ) -> Iterator[TargetResult]:
         """The model behind a tokenizer, and the whole file, unless that is the same."""
-        steps = _Steps(self._progress, target.name, 1)
+        steps = Steps(self._progress, target.name, 1)
         run_options = RunOptions(iterations=self._options.iterations, time_limit=self._options.time_limit)
         subject = Subject(self._exported.path, self._program, self._exported.files[1:])
         feeds = [case.feeds(self._program) for case in cases]
@@ -232,18 +242,19 @@ class _Validation:
         steps()
 
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
-        steps = _Steps(self._progress, "sizes", _SIZE_STEPS)
+        steps = Steps(self._progress, "sizes", _SIZE_STEPS)
         tables, feeds = list(self._tables.values()), case.feeds(self._program)
         return size.measure_sizes(self._exported, self._shipped.files, tables, feeds, loaded, steps)
 
     def _model_latency(self, case: model_inputs.ModelCase, model: ModelResult) -> None:
         if any(path.status == "failed" for path in model.paths):
             return
-        steps = _Steps(self._progress, "latency of the model", 1)
-        self._latencies += latency.measure_model(
-            self._program, self._exported, case, self._options, self._timing_random
-        )
+        steps = Steps(self._progress, "latency of the model", 1)
+        self._latencies += self._measured_model(case)
         steps()
+
+    def _measured_model(self, case: model_inputs.ModelCase) -> list[LatencyResult]:
+        return latency.measure_model(self._program, self._exported, case, self._options, self._timing_random)
 
 
 def _path_name(path: str, call: TableCall) -> str:

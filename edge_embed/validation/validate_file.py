@@ -7,6 +7,8 @@ from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.open import validate_pair
+from edge_embed.validation.pair.program import PairProgram
 from edge_embed.validation.tflite.validate import validate_tflite
 from edge_embed.validation.validate import validate_export
 
@@ -15,5 +17,7 @@ def validate_file(
     program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
     """Compare an ``.onnx`` or ``.tflite`` file with the program; arguments and errors as of `validate_export`."""
+    if isinstance(program, PairProgram):
+        return validate_pair(program, lowered, path, options, progress)
     validate = validate_tflite if is_tflite_file(path) else validate_export
     return validate(program, lowered, path, options, progress)

@@ -9,6 +9,8 @@ IR_VERSION = 10
 MANIFEST_KEY = "edge_embed.tables"
 VOCABULARY_KEY = "edge_embed.vocabulary"
 METADATA_KEY = "edge_embed.metadata"
+# Of a file that `compress` wrote in place: how near the rows of its tables are to the dense ones.
+FIDELITY_KEY = "edge_embed.fidelity"
 
 # The attribute that says how many bytes a session may take for a node, to be faster. It changes no number but by its
 # rounding, and no body reads it.

@@ -8,13 +8,15 @@ import torch
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.lookups import LOOKUPS
-from edge_embed.exporters.tflite.replace import check_dense, replace_in
+from edge_embed.exporters.tflite.replace import check_dense, manifest_names, replace_in
 from edge_embed.exporters.tflite.tables import ForeignTable, largest_constants
 from edge_embed.files import check_output
 from edge_embed.lowering.compress import CompressedFile
 from edge_embed.report.compressed import CompressReport
+from edge_embed.report.promise import promises_of, write_promises
 
 
 def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
@@ -41,9 +43,10 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         found = list(_tables(file))
     made, reports = job.run(job.chosen(found, _numbers(file)))
     stored = {name: fitted.stored("beside") for name, fitted in made.items()}
+    texts = {FIDELITY_KEY: write_promises(promises_of(reports, manifest_names(stored)))}
 
     def write() -> list[int]:
-        replace_in(file, output, stored, "auto", force)
+        replace_in(file, output, stored, "auto", force, texts)
         return [file.nbytes, output.stat().st_size]
 
     return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))

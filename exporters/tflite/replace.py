@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,15 @@ def replace_tables(
 
 
 def replace_in(
-    file: ForeignFile, output: StrPath, tables: Mapping[str, Stored], tflite_table: str, force: bool
+    file: ForeignFile,
+    output: StrPath,
+    tables: Mapping[str, Stored],
+    tflite_table: str,
+    force: bool,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, Layout]:
-    """`replace_tables` of a file that was read, whose model is changed."""
-    content, layouts = packed_content(file, tables, tflite_table)
+    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata."""
+    content, layouts = packed_content(file, tables, tflite_table, texts)
     with new_file(output, force=force) as temporary:
         temporary.write_bytes(content)
         _attach(file, temporary)
@@ -87,16 +93,19 @@ def replace_in(
 
 
 def packed_content(
-    file: ForeignFile, tables: Mapping[str, Stored], tflite_table: str
+    file: ForeignFile,
+    tables: Mapping[str, Stored],
+    tflite_table: str,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[memoryview, Mapping[str, Layout]]:
     """What `replace_in` writes but for the archive behind it, and the layouts."""
     with damaged(file.path):
         _check(file, {name: stored.plain for name, stored in tables.items()})
-        names = _manifest_names(tables)
+        names = manifest_names(tables)
         packed = {names[name]: stored.plain for name, stored in tables.items()}
         layouts = choose_layouts(packed, tflite_table)
         builder, metadata = _Replacement(file, tables, names, layouts).run()
-        return builder.pack({MANIFEST_KEY: write_manifest(packed), **metadata}), layouts
+        return builder.pack({MANIFEST_KEY: write_manifest(packed), **metadata, **texts}), layouts
 
 
 def check_dense(file: ForeignFile) -> None:
@@ -120,7 +129,7 @@ def _check(file: ForeignFile, tables: Mapping[str, Packed]) -> None:
             raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
 
 
-def _manifest_names(tables: Iterable[str]) -> dict[str, str]:
+def manifest_names(tables: Iterable[str]) -> dict[str, str]:
     """Names without what manifests cannot hold: blanks, slashes, what is not ASCII."""
     names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
     if len(set(names.values())) < len(names):

@@ -10,16 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_embed.exporters.tflite import bag, heads
 from edge_embed.exporters.tflite.ant import ANT
 from edge_embed.exporters.tflite.dpq import DPQ
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
+from edge_embed.exporters.tflite.stored_table import StoredTable
 from edge_embed.exporters.tflite.tt import TT
 from edge_embed.ops.operators import LEADING
 from edge_embed.packed.form import Packed, Use
-from edge_embed.packed.manifest import located
+from edge_embed.packed.manifest import TableEntry, located
 
 METHODS: Mapping[str, TfliteMethod] = {method.name: method for method in (ANT, DPQ, TT)}
 
@@ -52,6 +56,22 @@ def stored_hashes(name: str, packed: Packed, layout: str) -> Mapping[str, str]:
     graph = Graph()
     add_use(graph, "rows", name, packed, layout, [graph.input("ids", "int32", (-1,))])
     return graph.hashes
+
+
+def read_tensors(
+    contents: Mapping[str, NDArray[np.uint8]], name: str, entry: TableEntry, layout: str
+) -> dict[str, NDArray[Any]]:
+    """The tensors of a packed table from what a file holds in that layout; nothing is checked.
+
+    Raises:
+        KeyError, ValueError, IndexError: the file does not hold a table in that layout.
+    """
+    stored = StoredTable(contents, name)
+    made = METHODS[entry.method].read(stored, entry.shape, layout)
+    return {
+        tensor: made[tensor] if tensor in made else stored.get(tensor, spec.dtype, tuple(spec.shape))
+        for tensor, spec in entry.shape.tensor_specs().items()
+    }
 
 
 def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from edge_embed.report.html.figures import Picture, error_histogram, latency_strips, size_bars
 from edge_embed.report.html.page import Grid, Section, make_page
 from edge_embed.report.results import LatencyResult, OutputResult, PathResult, TargetResult, ValidationReport
+from edge_embed.report.tables import CHANGE_COLUMNS, CHANGE_TITLE
 
 
 def validation_page(report: ValidationReport) -> str:
@@ -19,6 +20,9 @@ def validation_sections(report: ValidationReport) -> Iterator[Section]:
     yield _checks(report)
     if pictures := _errors((*report.model.paths, *report.targets)):
         yield Section("Errors of the whole model", "; ".join(report.model.cases), pictures=pictures)
+    if report.model.changes:
+        rows = [(change.name, *change.figures()) for change in report.model.changes]
+        yield Section("Changes", CHANGE_TITLE, Grid(CHANGE_COLUMNS, rows, frozenset(range(1, len(CHANGE_COLUMNS)))))
     if any(result.ratio is not None for result in report.latency.results):
         yield _latency(report.latency.results)
     if report.targets:
@@ -28,6 +32,8 @@ def validation_sections(report: ValidationReport) -> Iterator[Section]:
 def _sizes(report: ValidationReport) -> Section:
     sizes = report.sizes
     whole = {"dense equivalent": sizes.dense_equivalent, "on disk": sizes.on_disk, "zipped": sizes.zipped}
+    if sizes.original is not None:
+        whole |= {"original": sizes.original.on_disk, "original, zipped": sizes.original.zipped}
     if sizes.resident is not None:
         whole["resident"] = sizes.resident
     rows = [

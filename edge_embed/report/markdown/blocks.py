@@ -7,7 +7,8 @@ notified by an ``@name`` in them.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from edge_embed.report.results import SizeResult, Status
+from edge_embed.report.results import OutputChange, SizeResult, Status
+from edge_embed.report.tables import CHANGE_COLUMNS, CHANGE_TITLE
 from edge_embed.report.words import plain
 
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}
@@ -46,9 +47,17 @@ def passed(lines: Sequence[Line]) -> list[str]:
 def size_table(sizes: SizeResult, grown: Mapping[str, int]) -> str:
     """Bytes of the files and their parts, and by how many they grew, where there is a baseline."""
     rows = {"on disk": sizes.on_disk, "zipped": sizes.zipped} | {part.title: part.bytes for part in sizes.parts}
+    if sizes.original is not None:
+        rows |= {"original, on disk": sizes.original.on_disk, "original, zipped": sizes.original.zipped}
     columns = ("size", "bytes", "against the baseline")[: 3 if grown else 2]
     cells = ([text(name), f"{now:,}", _grown(grown.get(name))] for name, now in rows.items())
     return table(columns, (row[: len(columns)] for row in cells))
+
+
+def change_table(changes: Sequence[OutputChange]) -> list[str]:
+    """What compression changes in the outputs; none where that is not known."""
+    rows = ([text(change.name), *change.figures()] for change in changes)
+    return [text(CHANGE_TITLE), table(CHANGE_COLUMNS, rows)] if changes else []
 
 
 def footnote(facts: Mapping[str, str]) -> str:

@@ -4,7 +4,17 @@ from collections.abc import Iterable, Iterator
 
 from edge_embed.report.check import BaseResult, CheckReport, Comparison, Side
 from edge_embed.report.interval import Interval
-from edge_embed.report.markdown.blocks import MARKS, footnote, join, outcomes, passed, size_table, table, text
+from edge_embed.report.markdown.blocks import (
+    MARKS,
+    change_table,
+    footnote,
+    join,
+    outcomes,
+    passed,
+    size_table,
+    table,
+    text,
+)
 
 
 def check_markdown(report: CheckReport) -> str:
@@ -18,6 +28,7 @@ def _blocks(report: CheckReport) -> Iterator[str]:
     lines = [(found.status, found.requirement, found.name, found.detail) for found in report.findings]
     yield from outcomes(lines)
     yield from (f"⚠️ {text(warning)}" for warning in report.warnings)
+    yield from change_table(report.validation.model.changes)
     yield size_table(report.validation.sizes, report.grown)
     if report.base is not None:
         yield _comparisons(report.base)

@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from edge_embed.report.markdown.blocks import MARKS, footnote, join, outcomes, passed, size_table, table, text
+from edge_embed.report.markdown.blocks import (
+    MARKS,
+    change_table,
+    footnote,
+    join,
+    outcomes,
+    passed,
+    size_table,
+    table,
+    text,
+)
 from edge_embed.report.results import LatencyResult, TableResult, TargetResult, ValidationReport
 
 
@@ -17,6 +27,7 @@ def _blocks(report: ValidationReport) -> Iterator[str]:
     lines = [(check.status, owner, check.name, check.detail) for owner, check in report.outcomes()]
     yield from outcomes(lines)
     yield _tables(report.tables)
+    yield from change_table(report.model.changes)
     yield size_table(report.sizes, {})
     if measured := [result for result in report.latency.results if result.ratio is not None]:
         yield _latency(measured)

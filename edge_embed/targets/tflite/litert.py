@@ -36,7 +36,12 @@ class LiteRtModel:
             self._interpreter = worker.open_model(runtime, str(path), library, num_threads=threads)
         except (RuntimeError, ValueError) as error:
             raise BadInputError(f"{path}: LiteRT refuses it: {one_line(error)}; export it again") from error
-        self._inputs = {found["name"]: found for found in self._interpreter.get_input_details()}
+        self._inputs = worker.find_inputs(self._interpreter)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """As calls give them."""
+        return tuple(self._inputs)
 
     def resize(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         """Make room for inputs of these shapes.

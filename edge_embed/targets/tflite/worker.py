@@ -23,7 +23,7 @@ def main(model: str, folder: Path, iterations: int, threads: int, delegate: str 
     begin = time.perf_counter()
     interpreter = open_model(runtime, model, delegate, num_threads=threads or None)
     create = time.perf_counter() - begin
-    names = [detail["name"] for detail in interpreter.get_input_details()]
+    names = list(find_inputs(interpreter))
     if unknown := [name for name in inputs if name not in names]:
         sys.exit(f"got inputs {', '.join(names)}, expected {', '.join(unknown)} too: export the model again")
     run = find_run(interpreter)
@@ -70,6 +70,15 @@ def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
     resolver = runtime.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     operators = open_model(runtime, model, delegate, experimental_op_resolver_type=resolver)._get_ops_details()
     return sum(operator["op_name"] == "DELEGATE" for operator in operators)
+
+
+def find_inputs(interpreter: Any) -> dict[str, Any]:
+    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first."""
+    signatures = list(interpreter.get_signature_list())
+    if len(signatures) > 1:
+        found: dict[str, Any] = interpreter.get_signature_runner(signatures[0]).get_input_details()
+        return found
+    return {detail["name"]: detail for detail in interpreter.get_input_details()}
 
 
 Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -79,15 +79,21 @@ def read_stored(path: Path, lowered: LoweredProgram) -> StoredFile:
     Raises:
         BadInputError: it is missing or damaged.
     """
+    stored, delegate = read_tables(path, lowered), dict[str, str]()
+    # Names of tensors in a converted model come from the converter.
+    if len(stored.layouts) == len(lowered.tables) and not fixed_sizes(lowered.program, stored.model):
+        with suppress(UnsupportedError):
+            delegate |= delegate_metadata(translate(lowered, stored.layouts).delegate)
+    return replace(stored, delegate=delegate)
+
+
+def read_tables(path: Path, lowered: LoweredProgram) -> StoredFile:
+    """Read a file beside the packed tables that it should have; nothing is expected of the delegate."""
     model = read_tflite(path)
-    layouts, hashes, delegate = _layouts(lowered, model), dict[str, str](), dict[str, str]()
+    layouts, hashes = _layouts(lowered, model), dict[str, str]()
     for name, layout in layouts.items():
         hashes |= stored_hashes(name, lowered.tables[name], layout.name)
-    # Names of tensors in a converted model come from the converter.
-    if len(layouts) == len(lowered.tables) and not fixed_sizes(lowered.program, model):
-        with suppress(UnsupportedError):
-            delegate |= delegate_metadata(translate(lowered, layouts).delegate)
-    return StoredFile(model, layouts, hashes, write_manifest(lowered.tables), delegate)
+    return StoredFile(model, layouts, hashes, write_manifest(lowered.tables), {})
 
 
 def _layouts(lowered: LoweredProgram, model: TfliteModel) -> dict[str, Layout]:

@@ -6,6 +6,7 @@
 Paths are both runtimes, by the operators of the file and with the delegate.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ import torch
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.lowering.graph import LoweredProgram, Progress
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, Sizes
 from edge_embed.report.results import (
     Check,
     LatencyResult,
@@ -44,7 +45,7 @@ from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite import latency
 from edge_embed.validation.tflite.signatures import fixed_sizes, narrowed
 from edge_embed.validation.tflite.sizes import measure_sizes
-from edge_embed.validation.tflite.stored import read_stored
+from edge_embed.validation.tflite.stored import StoredFile, read_stored
 from edge_embed.validation.tflite.tables import compare_uses
 
 
@@ -64,10 +65,10 @@ def validate_tflite(
         raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
     half = any(weight.dtype == torch.float16 for weight in lowered.program.module.buffers())
     with limit_steps(options.time_limit):
-        return _Validation(program, lowered, path, options.for_weights(half=half), progress).run()
+        return Validation(program, lowered, path, options.for_weights(half=half), progress).run()
 
 
-class _Validation:
+class Validation:
     """One pass over a file."""
 
     def __init__(
@@ -75,14 +76,14 @@ class _Validation:
     ) -> None:
         self._program, self._lowered, self._path, self._options = program, lowered, path, options
         self._targets, self._progress = make_targets(options.targets, "tflite"), progress
-        self._stored = read_stored(path, lowered)
+        self._stored = self._read()
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
         streams = np.random.SeedSequence(options.seed).spawn(2)
         self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
 
     def run(self) -> ValidationReport:
         """All stages in order."""
-        fixed = fixed_sizes(self._program, self._stored.model)
+        fixed = self._fixed_sizes()
         cases, left_out = choose_cases(self._program, self._random, self._options, fixed)
         for target in TARGETS:
             if target in self._targets:
@@ -97,6 +98,7 @@ class _Validation:
             table.name for table in tables if all(check.status != "failed" for check in table.checks + table.paths)
         ]
         measured = [result for name in sound for result in self._latency(name, calls[name])]
+        measured += self._model_latency(cases[0], model)
         targets = tuple(self._on(target, cases) for target in self._targets)
         save_worst(self._program, cases, (*model.paths, *targets), self._options)
         return ValidationReport(
@@ -109,6 +111,16 @@ class _Validation:
             LatencySection(machine(threads=1) | {"runtime": latency.runtime()}, latency.METHOD, tuple(measured)),
             targets,
         )
+
+    def _read(self) -> StoredFile:
+        return read_stored(self._path, self._lowered)
+
+    def _fixed_sizes(self) -> list[Sizes]:
+        return fixed_sizes(self._program, self._stored.model)
+
+    def _model_latency(self, case: ModelCase, model: ModelResult) -> list[LatencyResult]:
+        """None: tables are timed alone, since the rest of a model has nothing beside it to be compared with."""
+        return []
 
     def _structure(self) -> tuple[Check, ...]:
         structure = Check("structure", "passed", f"{sum(self._stored.model.operators.values())} operators")
@@ -146,17 +158,19 @@ class _Validation:
         )
 
     def _whole(self, cases: list[ModelCase], left_out: list[str]) -> ModelResult:
-        found = compare_lowered(self._lowered, cases, self._options)
-        for way in WAYS:
-            if reason := way.reason_against():
-                found.append(PathResult(way.name, "not run", reason, ()))
-                continue
-            ran = self._on(way, cases)
-            found.append(PathResult(ran.name, ran.status, ran.detail, ran.outputs))
+        found = [*compare_lowered(self._lowered, cases, self._options), *self._on_ways(cases)]
         operators = Check("operators", "passed", "both runtimes have every one")
         if found_new := ", ".join(not_portable(self._stored.model.operators)):
             operators = Check("operators", "failed", f"got {found_new}, which tflite-runtime has not: export again")
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), tuple(found), operators)
+
+    def _on_ways(self, cases: list[ModelCase]) -> Iterator[PathResult]:
+        for way in WAYS:
+            if reason := way.reason_against():
+                yield PathResult(way.name, "not run", reason, ())
+                continue
+            ran = self._on(way, cases)
+            yield PathResult(ran.name, ran.status, ran.detail, ran.outputs)
 
     def _on(self, target: Target, cases: list[ModelCase]) -> TargetResult:
         subject = Subject(self._path, self._program)

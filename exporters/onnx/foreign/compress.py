@@ -6,14 +6,16 @@ from pathlib import Path
 from edge_embed.compression.job import Job
 from edge_embed.exporters.onnx.foreign.opset import raise_opset
 from edge_embed.exporters.onnx.foreign.read import ForeignModel, read_foreign
-from edge_embed.exporters.onnx.foreign.replace import replace_tables
+from edge_embed.exporters.onnx.foreign.replace import metadata_of, replace_tables, set_metadata
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable, dense_tables, weight_of
 from edge_embed.exporters.onnx.foreign.write import write_foreign
 from edge_embed.exporters.onnx.model_file import damaged
+from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.onnx.storage import weights_file
 from edge_embed.files import check_output
 from edge_embed.lowering.compress import CompressedFile
 from edge_embed.report.compressed import CompressedTable, CompressReport
+from edge_embed.report.promise import promises_of, write_promises
 
 
 def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
@@ -54,7 +56,9 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
     fitted, reports = job.run(tables)
     with damaged(file.path):
         made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
-        replace_tables(file.model, file.opset, made)
+        names = replace_tables(file.model, file.opset, made)
+        promises = promises_of(reports, names)
+        set_metadata(file.model, FIDELITY_KEY, write_promises(promises, metadata_of(file.model, FIDELITY_KEY)))
     return reports
 
 

@@ -25,13 +25,18 @@ class Names:
 
     def free_table(self, label: str, tensors: Iterable[str], tables: Iterable[str]) -> str:
         """The name of a table, before that of each of its tensors, that a manifest can hold and has not."""
-        wanted, others, suffixes = _IN_MANIFESTS.sub(".", label), set(tables), [f".{tensor}" for tensor in tensors]
+        wanted, others, suffixes = in_manifest(label), set(tables), [f".{tensor}" for tensor in tensors]
         name, count = wanted, 0
         while name in others or self._taken & {name + suffix for suffix in suffixes}:
             count += 1
             name = f"{wanted}_{count}"
         self._taken |= {name + suffix for suffix in suffixes}
         return name
+
+
+def in_manifest(label: str) -> str:
+    """A name as a manifest can hold it."""
+    return _IN_MANIFESTS.sub(".", label)
 
 
 def _names_of(graph: GraphProto) -> Iterator[str]:

@@ -33,7 +33,7 @@ _LEAST_IR = 8  # which has functions
 _ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 
 
-def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> None:
+def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> dict[str, str]:
     """Change a model.
 
     Args:
@@ -41,17 +41,21 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
         opset: of its standard operators, from that of our functions on.
         tables: what is stored, of the same n and d, of those that need not stay.
 
+    Returns:
+        The names of the packed tables in the manifest, by name of the dense one.
+
     Raises:
         BadInputError: if tables of one method differ in the number of their tensors, or the model has functions or
             tables of another release of ours.
     """
-    names, before = Names(model), _manifest(model)
+    names, before = Names(model), metadata_of(model, MANIFEST_KEY)
     known = set() if before is None else set(parse_manifest(before, 0).tables)
     named: dict[str, Stored] = {}
+    packed_names: dict[str, str] = {}
     nodes: dict[int, list[NodeProto]] = {}
     for table, stored in tables.items():
         name = names.free_table(table.name, stored.arrays(), known | named.keys())
-        named[name] = stored
+        named[name], packed_names[table.name] = stored, name
         nodes |= _Replacement(model, names, table, name, stored).run()
     gone = {name for table in tables for name in (table.constant, *table.twins)}
     gone |= {name for table in tables for place in table.helpers for name in model.graph.node[place].output}
@@ -59,7 +63,8 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
     _drop(model.graph, gone)
     _add_tensors(model, named)
     _add_bodies(model, opset)
-    _set_manifest(model, write_manifest({name: stored.plain for name, stored in named.items()}, before))
+    set_metadata(model, MANIFEST_KEY, write_manifest({name: stored.plain for name, stored in named.items()}, before))
+    return packed_names
 
 
 @dataclass(frozen=True)
@@ -214,13 +219,15 @@ def _operator(node: NodeProto) -> OnnxOperator:
     return OPERATORS[node.op_type]
 
 
-def _manifest(model: ModelProto) -> str | None:
-    return next((item.value for item in model.metadata_props if item.key == MANIFEST_KEY), None)
+def metadata_of(model: ModelProto, key: str) -> str | None:
+    """A text of a model, None if it has none of that key."""
+    return next((item.value for item in model.metadata_props if item.key == key), None)
 
 
-def _set_manifest(model: ModelProto, text: str) -> None:
+def set_metadata(model: ModelProto, key: str, text: str) -> None:
+    """Change a text of a model, or add it."""
     for item in model.metadata_props:
-        if item.key == MANIFEST_KEY:
+        if item.key == key:
             item.value = text
             return
-    model.metadata_props.add(key=MANIFEST_KEY, value=text)
+    model.metadata_props.add(key=key, value=text)

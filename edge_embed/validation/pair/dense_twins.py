@@ -1,0 +1,146 @@
+"""The original with other rows in its tables, as files: once those that are stored, once its own.
+
+    <X>Embedding (ids, tensors)   ->   Gather (rows, ids)
+    <X>Logits (hidden, tensors)   ->   MatMul (hidden, Transpose (rows)), in float32
+
+The nodes around a packed table stay, so that the twin with the rows of the original shows whether the model asks its
+packed tables for what it asked its dense ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
+from torch import Tensor
+
+from edge_embed.compression.fitted import Stored
+from edge_embed.exporters.onnx.bodies import OPERATORS
+from edge_embed.exporters.onnx.foreign.write import write_foreign
+from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.validation.pair.rewritten import Rewritten
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class DenseTwins:
+    """Two files of one graph.
+
+    Attributes:
+        reconstructed: with the rows that packed tables stand for.
+        dense: with those of the original.
+    """
+
+    reconstructed: Path
+    dense: Path
+
+
+def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
+    """Write both files; the model in memory becomes theirs.
+
+    Args:
+        rewritten: the original with packed tables.
+        folder: an empty one, which gets the weights of the model once and the rows of its tables twice.
+    """
+    model, tables = rewritten.file.model, rewritten.tables
+    _make_dense(model.graph, tables)
+    gone = {f"{name}.{tensor}" for name, stored in tables.items() for tensor in stored.plain.tensors()}
+    for at in reversed(range(len(model.graph.initializer))):
+        if model.graph.initializer[at].name in gone:
+            del model.graph.initializer[at]
+    twins = DenseTwins(folder / "reconstructed.onnx", folder / "dense.onnx")
+    write_foreign(rewritten.file, twins.dense, force=True)
+    kept = len(model.graph.initializer)
+    for path in (twins.reconstructed, twins.dense):
+        for number, (name, stored) in enumerate(tables.items()):
+            data = folder / f"{path.stem}.{number}"
+            with data.open("wb") as file:
+                for begin in range(0, stored.plain.num_embeddings, _ROWS_AT_ONCE):
+                    ids = np.arange(begin, min(begin + _ROWS_AT_ONCE, stored.plain.num_embeddings))
+                    rows = stored.plain.rows(ids) if path == twins.reconstructed else _own(rewritten, name, ids)
+                    file.write(rows.astype(np.dtype(stored.plain.row_type).newbyteorder("<")).tobytes())
+            model.graph.initializer.append(_external(name, stored, data))
+        path.write_bytes(model.SerializeToString())
+        del model.graph.initializer[kept:]
+    return twins
+
+
+def _own(rewritten: Rewritten, name: str, ids: NDArray[np.int64]) -> NDArray[Any]:
+    """Rows of the original, turned as those of the packed table are."""
+    weight: Tensor = rewritten.dense[name][int(ids[0]) : int(ids[-1]) + 1]
+    rows = weight.double().numpy()
+    rotation = rewritten.tables[name].rotation
+    return rows if rotation is None else rows @ np.linalg.inv(rotation.astype(np.float64))
+
+
+def _external(name: str, stored: Stored, data: Path) -> TensorProto:
+    sizes = stored.plain.num_embeddings, stored.plain.embedding_dim
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(stored.plain.row_type))
+    tensor = TensorProto(name=_rows_name(name), dims=sizes, data_type=kind, data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=data.name)
+    return tensor
+
+
+def _rows_name(table: str) -> str:
+    return f"edge_embed/rows/{table}"  # with a slash, which no name of ours has
+
+
+def _make_dense(graph: GraphProto, tables: Mapping[str, Stored]) -> None:
+    """Put plain nodes in the place of packed ones, in a graph and those inside it."""
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        for inner in _graphs(node):
+            _make_dense(inner, tables)
+        use = use_of(node, tables)
+        nodes += [node] if use is None else _DENSE[use[1]](node, _rows_name(use[0]))
+    kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _gather(node: NodeProto, rows: str) -> list[NodeProto]:
+    return [helper.make_node("Gather", [rows, node.input[0]], list(node.output))]
+
+
+def _product(node: NodeProto, rows: str) -> list[NodeProto]:
+    hidden, result = node.input[0], node.output[0]
+    wide, like, turned, product = (f"edge_embed/{what}/{result}" for what in ("wide", "like", "turned", "product"))
+    return [
+        helper.make_node("Cast", [hidden], [wide], to=TensorProto.FLOAT),  # as kernels compute it
+        helper.make_node("CastLike", [rows, wide], [like]),
+        helper.make_node("Transpose", [like], [turned], perm=[1, 0]),
+        helper.make_node("MatMul", [wide, turned], [product]),
+        helper.make_node("CastLike", [product, hidden], [result]),
+    ]
+
+
+_DENSE: Mapping[str, Callable[[NodeProto, str], list[NodeProto]]] = {"rows": _gather, "logits": _product}
+
+
+def use_of(node: NodeProto, tables: Mapping[str, Stored]) -> tuple[str, str] | None:
+    """The table and the use that a node of ours is, None for any other node and any other table."""
+    if node.domain != DOMAIN or node.op_type not in OPERATORS:
+        return None
+    operator = OPERATORS[node.op_type]
+    name = node.input[operator.num_leading].rpartition(".")[0]
+    return (name, operator.use) if name in tables else None
+
+
+def _graphs(node: NodeProto) -> Iterator[GraphProto]:
+    for item in node.attribute:
+        if item.type == AttributeProto.GRAPH:
+            yield item.g
+        yield from item.graphs
+
+
+def packed_uses(graph: GraphProto, tables: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
+    """Table and use of every node that takes one of these tables, in a graph and those inside it."""
+    for node in graph.node:
+        if use := use_of(node, tables):
+            yield use
+        for inner in _graphs(node):
+            yield from packed_uses(inner, tables)

@@ -1,0 +1,174 @@
+"""Inputs of an ONNX model as it declares them: types and sizes, which of them hold ids, and an example."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.bodies import OPERATORS
+from edge_embed.exporters.onnx.model_file import dtype_name
+from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.program.program import ProgramInput, Sizes
+
+_AXES = ("batch", "sequence")
+_SIZES = (2, 5, 3, 4)
+_SHAPE_ONLY = ("Shape", "Size")
+_VIEWS = ("Identity", "Cast", "DequantizeLinear", "QuantizeLinear")
+_FLAGS = re.compile("mask|type|segment")  # inputs of zeros and ones, by their names
+
+
+def declared_inputs(model: ModelProto) -> tuple[ProgramInput, ...]:
+    """What a caller has to give.
+
+    Raises:
+        BadInputError: an input is no tensor of numbers.
+    """
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return tuple(_declared(value) for value in model.graph.input if value.name not in stored)
+
+
+def _declared(value: ValueInfoProto) -> ProgramInput:
+    kind = value.type.tensor_type
+    try:
+        dtype: Any = torch.from_numpy(np.empty(0, helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
+    except (TypeError, KeyError, ValueError) as error:
+        got = f"input {value.name}: got {dtype_name(kind.elem_type)}"
+        raise BadInputError(f"{got}, expected a tensor of numbers: a model of such inputs is not validated") from error
+    if not kind.HasField("shape"):
+        return ProgramInput(value.name, dtype, _AXES)
+    return ProgramInput(value.name, dtype, tuple(_size(at, size) for at, size in enumerate(kind.shape.dim)))
+
+
+def _size(axis: int, size: Any) -> int | str:
+    """A fixed size, or the name of a dynamic one: inputs that say nothing of an axis share its size."""
+    if size.HasField("dim_value") and size.dim_value > 0:
+        return int(size.dim_value)
+    return str(size.dim_param) or default_axis(axis)
+
+
+def default_axis(axis: int) -> str:
+    """The name of a dynamic size that has none."""
+    return _AXES[axis] if axis < len(_AXES) else f"axis {axis}"
+
+
+def is_flag(name: str) -> bool:
+    """Whether an input is a mask, or says which of two parts a token is in, by its name."""
+    return bool(_FLAGS.search(name.lower()))
+
+
+def summed(sizes: Sizes) -> dict[str, int]:
+    """Sizes where those called such as ``past + sequence`` are sums of the others."""
+    found = dict(sizes)
+    for name in sizes:
+        terms = [term.strip() for term in name.split("+")]
+        if len(terms) > 1 and all(term.isdigit() or term in sizes for term in terms):
+            found[name] = sum(int(term) if term.isdigit() else sizes[term] for term in terms)
+    return found
+
+
+def example_sizes(inputs: Iterable[ProgramInput]) -> dict[str, int]:
+    """A size for each dynamic dimension."""
+    names = dict.fromkeys(size for each in inputs for size in each.shape if isinstance(size, str))
+    return summed({name: _SIZES[at % len(_SIZES)] for at, name in enumerate(names)})
+
+
+def examples(
+    inputs: Sequence[ProgramInput], rows: Mapping[str, int], random: np.random.Generator
+) -> Iterator[tuple[Tensor, ...]]:
+    """Inputs to try one after the other: a model may want more of its inputs than it says."""
+    sizes = example_sizes(inputs)
+    yield tuple(_drawn(each, each.sizes(sizes), rows.get(each.name, 2), random) for each in inputs)
+    yield tuple(_drawn(each, each.sizes(sizes), 2, random) for each in inputs)
+    yield tuple(torch.ones(each.sizes(sizes), dtype=each.dtype) for each in inputs)
+    ones = summed(dict.fromkeys(sizes, 1))
+    yield tuple(torch.ones(each.sizes(ones), dtype=each.dtype) for each in inputs)
+
+
+def _drawn(declared: ProgramInput, shape: list[int], rows: int, random: np.random.Generator) -> Tensor:
+    if declared.dtype.is_floating_point:
+        return torch.from_numpy(np.asarray(random.standard_normal(shape))).to(declared.dtype)
+    if rows > 2:
+        return torch.from_numpy(np.asarray(random.integers(0, rows, shape))).to(declared.dtype)
+    flags: NDArray[Any] = np.asarray(random.random(shape) < 0.75)
+    if flags.ndim:
+        flags[..., :1] = True  # a mask of nothing has no mean
+    return torch.from_numpy(flags).to(declared.dtype)
+
+
+def rows_reached(model: ModelProto, tables: Mapping[str, int]) -> dict[str, int]:
+    """For every input of integers that reaches a look-up: the rows of the smallest table it reaches.
+
+    Args:
+        model: with packed tables.
+        tables: rows of these, by name.
+    """
+    walk = _Walk(model)
+    integers = {each.name for each in declared_inputs(model) if each.holds_integers and not is_flag(each.name)}
+    bounds: dict[str, int] = {}
+    for ids, rows in walk.lookups(tables):
+        for name in walk.origins(ids) & integers:
+            bounds[name] = min(rows, bounds.get(name, rows))
+    return bounds
+
+
+class _Walk:
+    """All nodes of a model, those of graphs inside nodes too."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self._nodes: list[NodeProto] = []
+        self._sources: dict[str, list[str]] = {}
+        self._dims: dict[str, list[int]] = {}
+        self._add(model.graph, [])
+
+    def _add(self, graph: GraphProto, given: list[str]) -> None:
+        """Add a graph; ``given`` are the inputs of the node that it is inside of, which its inputs may be."""
+        self._dims |= {tensor.name: list(map(int, tensor.dims)) for tensor in graph.initializer}
+        for value in graph.input if given else ():
+            self._sources[value.name] = given
+        for node in graph.node:
+            self._nodes.append(node)
+            inner = [each for item in node.attribute for each in (item.g, *item.graphs) if each.node]
+            reads = [*node.input, *(name for each in inner for one in each.node for name in one.input)]
+            for each in inner:
+                self._add(each, list(node.input))
+            for name in node.output:
+                self._sources[name] = [] if node.op_type in _SHAPE_ONLY else reads
+            for item in node.attribute:
+                if node.op_type == "Constant" and item.name == "value":
+                    self._dims[node.output[0]] = list(map(int, item.t.dims))
+            if node.op_type in _VIEWS and node.input[0] in self._dims:
+                self._dims[node.output[0]] = self._dims[node.input[0]]
+
+    def lookups(self, tables: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """The ids of every look-up, and how many rows there are."""
+        for node in self._nodes:
+            if node.domain == DOMAIN and node.op_type in OPERATORS and OPERATORS[node.op_type].use in ("rows", "bag"):
+                yield from _known(node.input[0], tables.get(node.input[-1].rpartition(".")[0]))
+            elif node.op_type in ("Gather", "GatherBlockQuantized") and node.input[0] in self._dims:
+                axis = next((item.i for item in node.attribute if item.name in ("axis", "gather_axis")), 0)
+                yield node.input[1], self._dims[node.input[0]][axis]
+            elif node.op_type == "EmbedLayerNormalization":  # ids, segment ids, words, positions, segments
+                for ids, table in ((0, 2), (1, 4)):
+                    if len(node.input) > table and node.input[table] in self._dims:
+                        yield node.input[ids], self._dims[node.input[table]][0]
+
+    def origins(self, value: str) -> set[str]:
+        """The values without a node that a value depends on."""
+        waiting, seen = [value], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name and name not in seen:
+                seen.add(name)
+                waiting += self._sources.get(name, ())
+        return {name for name in seen if name not in self._sources}
+
+
+def _known(ids: str, rows: int | None) -> Iterator[tuple[str, int]]:
+    if rows is not None:
+        yield ids, rows

@@ -1,0 +1,44 @@
+"""A file as a module: its runtime runs it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, fx
+
+from edge_embed.program.program import ProgramModule, array
+
+Feeds = Mapping[str, NDArray[Any]]
+Run = Callable[[Feeds], Sequence[NDArray[Any]]]
+
+
+class FileModule(ProgramModule):
+    """Runs a file in its runtime.
+
+    Args:
+        graph: the uses of its packed tables, for tests of these alone.
+        weights: of those.
+        names: of the inputs.
+        run: the file.
+        id_rows: of the inputs that hold ids: rows of the smallest table that they reach.
+    """
+
+    def __init__(
+        self, graph: fx.Graph, weights: Mapping[str, Tensor], names: Sequence[str], run: Run, id_rows: Mapping[str, int]
+    ) -> None:
+        super().__init__(graph, weights)
+        self._names, self._run, self.id_rows = names, run, id_rows
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs of the file.
+
+        Raises:
+            ValueError: one of them is not a number, so that nothing can be compared with it.
+        """
+        outputs = self._run({name: array(value) for name, value in zip(self._names, inputs, strict=True)})
+        for number, output in enumerate(outputs):
+            if np.issubdtype(output.dtype, np.floating) and np.isnan(output).any():
+                raise ValueError(f"its output {number} has numbers that are none (NaN)")
+        return tuple(torch.from_numpy(np.array(output)) for output in outputs)

@@ -1,0 +1,118 @@
+"""An ONNX file that was compressed in place and the one it was made from, opened and compared."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.inliner
+import torch
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto
+
+from edge_embed.exporters.onnx.model_file import tensors_of
+from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
+from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.report.promise import Promise, parse_promises
+from edge_embed.report.results import Check
+from edge_embed.validation import paths
+from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
+from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
+from edge_embed.validation.pair.module import Feeds, Run
+from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
+from edge_embed.validation.pair.rewritten import Rewritten, rewrite
+from edge_embed.validation.pair.stored import packed_tables
+from edge_embed.validation.pair.structure import compare_structure
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class OnnxPair:
+    """What is known of two ONNX files.
+
+    Attributes:
+        original: the file that was compressed.
+        original_files: it, and those beside it that its weights lie in.
+        rewritten: the original with the packed tables of the other.
+        promises: what `compress` said of these, by name.
+        structure: all else in the compressed file beside what `compress` writes.
+        twins: the original with dense rows in its tables.
+        half: whether there is float16 among its numbers.
+    """
+
+    original: Path
+    original_files: tuple[Path, ...]
+    rewritten: Rewritten
+    promises: Mapping[str, Promise]
+    structure: tuple[Check, ...]
+    twins: DenseTwins
+    half: bool
+
+    @property
+    def run_dense(self) -> Run:
+        """The compressed graph with the rows of the original."""
+        return session_run(self.twins.dense, [port.name for port in self.rewritten.file.model.graph.output])
+
+
+@contextmanager
+def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
+    """Open two files as validation takes a model; a copy of the weights lies in a temporary folder meanwhile.
+
+    Args:
+        original: an ONNX file of any tool.
+        compressed: what `compress` made of it.
+
+    Raises:
+        BadInputError: one of them is damaged, or the second was not made from the first.
+    """
+    exported = ExportedModel(compressed)
+    tables = packed_tables(exported)
+    text = next((item.value for item in exported.proto.metadata_props if item.key == FIDELITY_KEY), "{}")
+    promises = parse_promises(text)
+    rewritten = rewrite(original, compressed, tables, promises)
+    model = rewritten.file.model
+    tensors = {f"{name}.{key}" for name, stored in rewritten.tables.items() for key in stored.arrays()}
+    structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
+    rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
+    ports = _ports(model, rows)
+    uses = list(packed_uses(model.graph, rewritten.tables))
+    half = _has_half(rewritten)
+    files = rewritten.file.files
+    with tempfile.TemporaryDirectory() as folder:
+        twins = write_twins(rewritten, Path(folder))
+        pair = OnnxPair(original, files, rewritten, promises, structure, twins, half)
+        run = partial(session_run, names=ports.output_names)
+        yield pair_program(ports, uses, rewritten.tables, (original, run(original)), run(twins.reconstructed), pair)
+
+
+def _has_half(rewritten: Rewritten) -> bool:
+    """Whether there is float16 among the weights, inputs, outputs or casts of a model."""
+    model = rewritten.file.model
+    kinds = {tensor.data_type for tensor in tensors_of(model)}
+    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    kinds |= {item.i for node in model.graph.node if node.op_type == "Cast" for item in node.attribute}
+    tables = any(weight.dtype in _HALVES for weight in rewritten.dense.values())
+    return tables or bool(kinds & {TensorProto.FLOAT16, TensorProto.BFLOAT16})
+
+
+def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:
+    functions = [(each.domain, each.name) for each in model.functions if each.domain != DOMAIN]
+    walked = onnx.inliner.inline_selected_functions(model, functions) if functions else model
+    outputs = tuple(value.name for value in model.graph.output)
+    return Ports(declared_inputs(model), outputs, rows_reached(walked, tables))
+
+
+def session_run(path: Path, names: Sequence[str]) -> Run:
+    """A file in ONNX Runtime, with the operator library where there is one."""
+    session = paths.open_session(path, portable=bool(paths.missing_library()))
+
+    def run(feeds: Feeds) -> Sequence[NDArray[Any]]:
+        return list(map(np.asarray, paths.run_session(session, list(names), feeds, f"{path.name} runs")))
+
+    return run

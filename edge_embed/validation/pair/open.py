@@ -1,0 +1,55 @@
+"""Opens a file that was compressed in place and its original, of one kind, and validates them."""
+
+import filecmp
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
+from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.report.results import ValidationReport
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.onnx_pair import open_onnx_pair
+from edge_embed.validation.pair.program import PairProgram
+from edge_embed.validation.pair.tflite_pair import open_tflite_pair
+from edge_embed.validation.pair.validate import validate_onnx_pair
+from edge_embed.validation.pair.validate_tflite import validate_tflite_pair
+
+
+def is_runtime_file(path: Path) -> bool:
+    """Whether a file is one that a runtime opens: a pair can begin with it."""
+    return is_onnx_file(path) or is_tflite_file(path)
+
+
+@contextmanager
+def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
+    """Open two ONNX or two TFLite files as validation takes a model.
+
+    Args:
+        original: of any tool.
+        compressed: what `edge-embed compress` made of it.
+
+    Raises:
+        BadInputError: one of them is damaged, or the second was not made from the first.
+    """
+    if not compressed.is_file():
+        raise BadInputError(f"{compressed}: is no regular file, expected what compress made of {original}")
+    if is_tflite_file(original) != is_tflite_file(compressed):
+        raise BadInputError(
+            f"{compressed}: is of another kind than {original}: give an original and what `edge-embed compress` made "
+            "of it, two .onnx or two .tflite files; or the .pt file that it was exported from"
+        )
+    if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
+        raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")
+    open_files = open_tflite_pair if is_tflite_file(original) else open_onnx_pair
+    with open_files(original, compressed) as opened:
+        yield opened
+
+
+def validate_pair(
+    program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
+) -> ValidationReport:
+    """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
+    validate = validate_tflite_pair if is_tflite_file(path) else validate_onnx_pair
+    return validate(program, lowered, path, options, progress)

@@ -1,0 +1,97 @@
+"""Two files as validation takes a model: a program that a runtime runs, and its packed tables."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from edge_embed.compression.fitted import Stored
+from edge_embed.lowering.graph import METHODS, LoweredProgram
+from edge_embed.program.program import Program, ProgramInput
+from edge_embed.validation.pair.inputs import examples
+from edge_embed.validation.pair.module import FileModule, Run
+
+
+@dataclass
+class PairProgram(Program):
+    """The original with the rows that are stored in place of its own.
+
+    Attributes:
+        original: the original itself, with equal inputs and outputs.
+        pair: what is known of both files.
+    """
+
+    original: Program = None  # type: ignore[assignment]  # fields behind those with defaults need one
+    pair: Any = None
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Inputs and outputs of an original."""
+
+    inputs: tuple[ProgramInput, ...]
+    output_names: tuple[str, ...]
+    id_rows: Mapping[str, int]
+
+
+def pair_program(
+    ports: Ports,
+    uses: Sequence[tuple[str, str]],
+    tables: Mapping[str, Stored],
+    original: tuple[Path, Run],
+    reconstructed: Run,
+    pair: Any,
+) -> tuple[PairProgram, LoweredProgram]:
+    """A pair as validation takes it.
+
+    Args:
+        ports: of the original.
+        uses: table and use of the nodes over packed tables.
+        tables: packed tables by name.
+        original: the file, and what runs it.
+        reconstructed: runs it with the rows that are stored.
+        pair: what is known of both files.
+    """
+    path, run = original
+    names = [declared.name for declared in ports.inputs]
+    module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows)
+    first = _first_example(module, ports)
+    dense = Program(module, ports.inputs, ports.output_names, first, source=path)
+    module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows)
+    program = PairProgram(module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair)
+    return program, LoweredProgram(program, {name: stored.plain for name, stored in tables.items()}, ())
+
+
+def _first_example(module: FileModule, ports: Ports) -> tuple[Tensor, ...]:
+    """The first inputs that the original runs on; where there are none, those that a validation says the reason of."""
+    tried = list(examples(ports.inputs, ports.id_rows, np.random.default_rng(0)))
+    for inputs in tried:
+        with suppress(Exception):  # whatever the runtime raises
+            module(*inputs)
+            return inputs
+    return tried[0]
+
+
+def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -> tuple[fx.Graph, dict[str, Tensor]]:
+    """Each use of each table once, as an operator over packed tensors."""
+    graph, weights, results = fx.Graph(), dict[str, Tensor](), []
+    for number, (name, use) in enumerate(dict.fromkeys(uses)):
+        packed = tables[name].plain
+        (method,) = (method for method in METHODS if method.name == packed.method)
+        weights |= {f"{name}.{tensor}": torch.from_numpy(np.array(value)) for tensor, value in packed.tensors().items()}
+        leading = graph.placeholder(f"input_{number}")
+        tensors = [graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
+        operator: Any = method.operators(packed).uses[use]  # type: ignore[index]
+        results.append(graph.call_function(operator, (leading, *method.arguments(packed, tensors))))
+    graph.output(tuple(results))
+    return graph, weights
+
+
+def original_of(program: Program) -> Program:
+    """What a user's own metric is compared with: the original itself, where there is one."""
+    return program.original if isinstance(program, PairProgram) else program

@@ -1,0 +1,139 @@
+"""Validation of a compressed ONNX file beside its original; the stages are those of `edge_embed.validation.validate`.
+
+structure    everything but the tables, beside what `compress` writes of the original
+stored rows  beside the dense ones, and beside what `compress` said of them
+paths        the compressed file on the portable body and with the operator library, beside the original with the
+             rows that are stored; and the compressed graph with dense rows, beside the original itself
+changes      the compressed model beside the original: for information
+"""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.report.results import (
+    Check,
+    LatencyResult,
+    LoadedSize,
+    ModelResult,
+    OriginalSize,
+    PathResult,
+    SizeResult,
+    TableResult,
+    ValidationReport,
+)
+from edge_embed.steps import limit_steps
+from edge_embed.validation import latency, model_paths, optimized, size
+from edge_embed.validation.call import TableCall
+from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
+from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.changes import changes_of_model
+from edge_embed.validation.pair.nearness import checked_table
+from edge_embed.validation.pair.onnx_pair import OnnxPair
+from edge_embed.validation.pair.program import PairProgram
+from edge_embed.validation.tables import Table
+from edge_embed.validation.validate import Steps, Validation, temporary_space
+
+RECONSTRUCTED = "original with the stored rows"
+DENSE = "compressed graph with the original's rows, against the original"
+NEGATIVE = "negative ids, which count from the end"
+
+
+def validate_onnx_pair(
+    program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
+) -> ValidationReport:
+    """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
+    options.check_outputs(program.output_names)
+    if options.tokenizer is not None:
+        raise BadInputError("tokenizer: got one for a file that was compressed in place, which has none: leave it out")
+    chosen = options.for_weights(half=program.pair.half)
+    with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
+        return _PairValidation(program, lowered, path, chosen, progress, Path(folder)).run()
+
+
+class _PairValidation(Validation):
+    """One pass over a pair."""
+
+    @property
+    def _pair(self) -> OnnxPair:
+        pair: OnnxPair = self._program.pair  # type: ignore[attr-defined]
+        return pair
+
+    def run(self) -> ValidationReport:
+        """All stages in order."""
+        return replace(super().run(), original=str(self._pair.original))
+
+    def _structure(self) -> tuple[Check, ...]:
+        files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
+        return (Check("structure", "passed", f"{files}; the ONNX checker accepts it"), *self._pair.structure)
+
+    def _cases(self) -> tuple[list[ModelCase], list[str]]:
+        cases, left_out = super()._cases()
+        return cases + with_negative_ids(self._program, cases, self._options), left_out  # type: ignore[arg-type]
+
+    def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
+        result, rewritten = super()._table(table, calls), self._pair.rewritten
+        assert self._exported.manifest is not None
+        promise = self._pair.promises.get(table.name)
+        stored, dense = rewritten.tables[table.name], rewritten.dense[table.name]
+        return checked_table(result, self._exported.manifest, stored, dense, promise)
+
+    def _model(
+        self,
+        cases: list[ModelCase],
+        left_out: list[str],
+        after_loading: list[optimized.Optimized],
+        from_texts: tuple[PathResult, ...],
+    ) -> ModelResult:
+        steps = Steps(self._progress, "whole model", 3)
+        original = [replace(case, outputs=self._dense.run(*case.inputs)) for case in cases]
+        names, run = self._program.output_names, self._pair.run_dense
+        reconstructed = replace(model_paths.training_form(self._lowered, cases, self._options), name=RECONSTRUCTED)
+        dense = model_paths.run_path(
+            DENSE, lambda: lambda case: run(case.feeds(self._program)), names, original, self._options
+        )
+        steps()
+        found = model_paths.compare_sessions(self._lowered, self._exported, cases, self._options, steps)
+        rows = [table.packed.num_embeddings for table in self._tables.values()]
+        return ModelResult(
+            tuple(case.name for case in cases),
+            tuple(left_out),
+            (reconstructed, dense, *found),
+            optimized.kernel_check(self._exported, after_loading),
+            changes_of_model(self._program, cases, rows),  # type: ignore[arg-type]
+        )
+
+    def _sizes(self, case: ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
+        files = {path.name: path.stat().st_size for path in self._pair.original_files}
+        zipped = sum(map(size.deflated_bytes, self._pair.original_files))
+        resident, _ = size.resident_bytes(self._pair.original, case.feeds(self._program))
+        original = OriginalSize(files, sum(files.values()), zipped, resident)
+        return replace(super()._sizes(case, loaded), original=original)
+
+    def _measured_model(self, case: ModelCase) -> list[LatencyResult]:
+        return latency.measure_model(
+            self._program, self._exported, case, self._options, self._timing_random, self._pair.original
+        )
+
+    @property
+    def _dense(self) -> PairProgram:
+        original: PairProgram = self._program.original  # type: ignore[attr-defined]
+        return original
+
+
+def with_negative_ids(program: PairProgram, cases: Sequence[ModelCase], options: ValidationOptions) -> list[ModelCase]:
+    """One more case where the original takes such ids and nobody gave inputs."""
+    bounds, (first, *_) = id_bounds(program), cases
+    if options.inputs is None and bounds:
+        with suppress(Exception):  # whatever its runtime raises
+            inputs = tuple(
+                value - bounds[declared.name] if declared.name in bounds else value
+                for declared, value in zip(program.inputs, first.inputs, strict=True)
+            )
+            program.original.run(*inputs)
+            return [run_case(program, NEGATIVE, inputs)]
+    return []

@@ -1,0 +1,128 @@
+"""A compressed TFLite file beside the file it was made from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.tflite.foreign import operator_name
+from tests.exporters.tflite.foreign_files import DIM, ROWS, attach, change, write_foreign
+from tests.validation.pair.models import compressed, validate
+
+pytest.importorskip("ai_edge_litert")
+Change = Callable[[Any], object]
+SEVERAL = ("short", "long")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    original = attach(write_foreign(tmp_path_factory.mktemp("pair") / "original.tflite"), labels="one two")
+    return original, compressed(original)
+
+
+def test_a_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Path]) -> None:
+    report = validate(*files)
+    assert (report.exit_code, report.failures(), report.original) == (0, [], str(files[0]))
+    assert report.tables[0].fidelity is not None
+    assert [check.status for check in report.structure] == ["passed"]
+    (answers,) = report.model.changes
+    assert answers.relative_error is not None
+    assert 0 < answers.relative_error < 1
+    assert report.sizes.original is not None
+    assert report.sizes.original.on_disk == files[0].stat().st_size
+    ran = {path.name: path.status for path in report.model.paths}
+    assert ran["original with the stored rows"] == ran["litert"] == "passed"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"method": "opq", "num_codes": 16, "num_groups": 4}, {"method": "ant", "num_anchors": 8, "nonzeros": 2},
+     {"method": "tt", "rank": 4}, {"method": "rows", "bits": 8}],
+    ids=["opq", "ant", "tt", "rows"],
+)  # fmt: skip
+def test_pairs_of_every_method_pass(wanted: dict[str, Any], tmp_path: Path) -> None:
+    original = write_foreign(tmp_path / "original.tflite", ids_type="int64", shape=(-1, -1))
+    assert validate(original, compressed(original, **wanted)).failures() == []
+
+
+def test_several_signatures(tmp_path: Path) -> None:
+    original = write_foreign(tmp_path / "original.tflite", signatures=SEVERAL)
+    assert validate(original, compressed(original)).failures() == []
+
+
+def _constant(model: Any, name: bytes) -> Any:
+    tensor = next(each for graph in model.subgraphs for each in graph.tensors if each.name.endswith(name))
+    return model.buffers[tensor.buffer]
+
+
+def _other_weight(model: Any) -> None:
+    content = np.array(_constant(model, b"head/weights").data, np.uint8)
+    content[0] ^= 1
+    _constant(model, b"head/weights").data = content
+
+
+def _other_code(model: Any) -> None:
+    content = np.array(_constant(model, b".codes").data, np.uint8)
+    content[3] ^= 1
+    _constant(model, b".codes").data = content
+
+
+def _other_options(model: Any) -> None:
+    operator = next(each for each in model.subgraphs[0].operators if operator_name(model, each) == "SUM")
+    operator.builtinOptions.keepDims = not operator.builtinOptions.keepDims
+
+
+def _other_output(model: Any) -> None:
+    model.signatureDefs[0].outputs[0].name = b"replies"
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        (_other_weight, "head/weights"),
+        (_other_code, "edge_embed.tables"),
+        (_other_options, "SUM"),
+        (_other_output, "signatureDefs"),
+    ],
+)
+def test_what_compress_does_not_write_fails_by_name(
+    files: tuple[Path, Path], planted: Change, words: str, tmp_path: Path
+) -> None:
+    small = tmp_path / "small.tflite"
+    small.write_bytes(files[1].read_bytes())
+    report = validate(files[0], change(small, planted))
+    assert report.exit_code == 3
+    (structure,) = report.structure
+    assert structure.status == "failed"
+    assert words in structure.detail
+
+
+class TestWrongPairs:
+    def test_the_other_way_round(self, files: tuple[Path, Path]) -> None:
+        with pytest.raises(BadInputError, match="has no compressed table that"):
+            validate(files[1], files[0])
+
+    def test_no_table_in_either(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+        with pytest.raises(BadInputError, match="has no compressed table that"):
+            validate(files[0], write_foreign(tmp_path / "other.tflite"))
+
+    def test_of_another_model(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+        other = write_foreign(tmp_path / "other.tflite", np.ones((ROWS + 1, DIM), np.float32))
+        with pytest.raises(BadInputError, match="no dense one that it was made of"):
+            validate(other, files[1])
+
+    def test_of_other_rows(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+        random = np.random.default_rng(5)
+        other = attach(
+            write_foreign(tmp_path / "other.tflite", random.normal(size=(ROWS, DIM)).astype(np.float32)),
+            labels="one two",
+        )
+        report = validate(other, files[1])
+        assert any("rows as compress reported them" in failure for failure in report.failures())
+
+    def test_the_same_file_twice(self, files: tuple[Path, Path]) -> None:
+        with pytest.raises(BadInputError, match="is the same file"):
+            validate(files[1], files[1])
