@@ -65,7 +65,7 @@ def _model(model: "ModelResult") -> RenderableType:
 
 
 def _changes(changes: "tuple[OutputChange, ...]") -> RenderableType:
-    table = Table(*CHANGE_COLUMNS, title=CHANGE_TITLE, title_justify="left")
+    table = FoldedTable(*CHANGE_COLUMNS, title=CHANGE_TITLE, title_justify="left")
     for change in changes:
         table.add_row(cell(change.name), *change.figures())
     return Group("", table)
