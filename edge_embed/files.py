@@ -267,4 +267,4 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
             raise
         remedy = _REMEDIES.get(error.errno or 0, "choose another path")
         reason = error.strerror or str(error)
-        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind.") from error
+        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing of it is left there.") from error

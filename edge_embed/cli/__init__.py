@@ -1,6 +1,6 @@
 """The command line: arguments, progress on stderr, results on stdout, exit codes that tell. No logic of its own.
 
-Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 1 anything else.
+Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 130 interrupted, 1 anything else.
 """
 
 import os
@@ -17,14 +17,16 @@ from edge_embed.cli.doctor import doctor
 from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error
 from edge_embed.cli.inspect import inspect
+from edge_embed.cli.streams import open_streams
 from edge_embed.cli.torchrun import is_one_of_many, run_together
 from edge_embed.cli.validate import validate
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.supervisor import can_supervise, is_supervised, leave_on_signals, run_supervised
+from edge_embed.supervisor import INTERRUPTED, can_supervise, is_supervised, leave_on_signals, run_supervised
 
 __all__ = ["main", "run"]
 
-_SUPERVISED = ("validate", "check", "bench")
+# Those that open models in runtimes, and those that map files, which may become shorter meanwhile.
+_SUPERVISED = ("validate", "check", "bench", "compress", "export", "inspect")
 _SHARED = ("compress",)
 
 
@@ -39,16 +41,22 @@ def main() -> None:
 
 
 def run() -> None:
-    """The console script: commands that open models in runtimes do so in a process of their own."""
+    """The console script: commands that a file can crash run in a process of their own."""
+    open_streams()
     # ONNX Runtime would send what it does to its makers, and leave a file for that in the temporary folder.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in _SUPERVISED and can_supervise() and not is_supervised():
-        sys.exit(run_supervised(arguments, partial(tell_error, as_json="--json" in arguments, exit_code=1)))
-    leave_on_signals()
-    if arguments and arguments[0] in _SHARED and is_one_of_many():
-        try:
+    tell = partial(tell_error, as_json="--json" in arguments)
+    command = arguments[0] if arguments else ""
+    is_shared = command in _SHARED and is_one_of_many()
+    try:
+        if command in _SUPERVISED and not is_shared and can_supervise() and not is_supervised():
+            sys.exit(run_supervised(arguments, tell))
+        leave_on_signals()
+        if is_shared:
             run_together(partial(main, prog_name="edge-embed"))
-        except EdgeEmbedError as error:
-            sys.exit(tell_error(str(error), as_json="--json" in arguments, exit_code=error.exit_code))
-    main(prog_name="edge-embed")
+        main(prog_name="edge-embed")
+    except EdgeEmbedError as error:
+        sys.exit(tell(str(error), exit_code=error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(tell("interrupted", exit_code=INTERRUPTED))

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge_embed.cli.group import LOST
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.cli.torchrun import shared_group
+from edge_embed.errors import BadInputError, EdgeEmbedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,7 +85,11 @@ def compress(
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
     drawn = plot if Processes(group).is_first else None
-    with out.progress() as progress, _drawing(drawn, force, model, given["output"]) as draw:
+    with (
+        _telling_what_is_kept(given["checkpoint"]),
+        out.progress() as progress,
+        _drawing(drawn, force, model, given["output"]) as draw,
+    ):
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
@@ -101,6 +107,20 @@ def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program
     if load.given:
         raise click.UsageError(f"{', '.join(load.given)}: is for files of PyTorch: leave it out for {model.name}")
     return model
+
+
+@contextmanager
+def _telling_what_is_kept(checkpoint: Path | None) -> Iterator[None]:
+    """Say of a run that does not end well, or is interrupted, what is left of it."""
+    lost = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
+    kept = f"finished parts are kept in {checkpoint}: the same command goes on from them"
+    click.get_current_context().meta[LOST] = lost if checkpoint is None else f"nothing was written; {kept}"
+    try:
+        yield
+    except EdgeEmbedError as error:
+        if checkpoint is None or not any(checkpoint.glob("*/*.safetensors")):
+            raise
+        raise type(error)(f"{error}; {kept}") from error
 
 
 @contextmanager
@@ -124,8 +144,9 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
     """``("words=counts.npy",)`` -> counts by table."""
-    import numpy as np
     import torch
+
+    from edge_embed.array_file import read_array
 
     counts = {}
     for item in spelled:
@@ -137,8 +158,8 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
         if name in counts:
             raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
-            counts[name] = torch.from_numpy(np.load(file, allow_pickle=False))
-        except (OSError, EOFError, ValueError, TypeError, AttributeError) as error:
+            counts[name] = torch.from_numpy(read_array(Path(file)))
+        except (BadInputError, TypeError, ValueError) as error:  # torch has not all types of numpy
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
     return counts

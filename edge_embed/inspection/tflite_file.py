@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
-from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
+from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, read_content, type_names
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, PortInfo, TableInfo, TfliteInfo, table_info
@@ -60,12 +60,9 @@ def read_tflite(path: Path) -> TfliteModel:
         BadInputError: It is missing or damaged.
         EdgeEmbedError: The package ai-edge-litert is not installed.
     """
-    if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+    content = read_content(path)
     try:
-        return _Reader(path.read_bytes()).read()
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        return _Reader(content).read()
     except MALFORMED as error:
         raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.input_file import read_whole
 from edge_embed.packed.container import little_endian, sha256
 
 ALIGNMENT = 64
@@ -26,6 +27,7 @@ MALFORMED = (
 _SCHEMA_VERSION = 3
 # Offsets are signed 32-bit numbers; what is not a buffer takes far less than the rest.
 _MOST_BYTES = 2**31 - 1 - (64 << 20)
+_MOST_READ = 8 << 30  # buffers may lie behind the flatbuffer
 _SMALL = 1 << 20  # bytes that the file needs beside its buffers, at first; it grows where there are more
 
 
@@ -42,6 +44,20 @@ def load_schema() -> Any:
             "TFLite files are written and read with the schema of the package ai-edge-litert, which is not installed: "
             'pip install "edge-embed[tflite]"'
         ) from error
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        BadInputError: there is no such file, it cannot be read, or is larger than any of its kind.
+    """
+    if not path.is_file():
+        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+    try:
+        return read_whole(path, _MOST_READ, "a TFLite model")
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
 
 
 @cache

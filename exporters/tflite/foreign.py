@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError, one_line
-from edge_embed.exporters.tflite.flatbuffer import IDENTIFIER, MALFORMED, load_schema, operator_names, type_names
+from edge_embed.exporters.tflite.flatbuffer import (
+    IDENTIFIER,
+    MALFORMED,
+    load_schema,
+    operator_names,
+    read_content,
+    type_names,
+)
 
 _ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions that are in use
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
@@ -69,9 +76,7 @@ def read_foreign(path: Path) -> ForeignFile:
         BadInputError: it is missing, damaged, or keeps weights where they are not found.
         EdgeEmbedError: the package ai-edge-litert is not installed.
     """
-    if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
-    content, schema = path.read_bytes(), load_schema()
+    content, schema = read_content(path), load_schema()
     if content[4:8] != IDENTIFIER:
         raise BadInputError(
             f"{path}: got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}: is it a TFLite model?"
