@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
@@ -70,7 +71,8 @@ def _model(folder: Path) -> nn.Module:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
     if not any(folder.glob("*.safetensors")):
         raise BadInputError(f"has no .safetensors file, and others, which may run code, are not read: {_AGAIN}")
-    with silence(), _refused():
+    stored = check_files(folder)
+    with silence(), _refused(), bounded(stored):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if getattr(config, "quantization_config", None) is not None:
             raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: take the model as it was before")

@@ -24,7 +24,7 @@ def get_library_path() -> Path:
         EdgeEmbedError: the package is not installed, or installed without its library.
     """
     override = os.environ.get(ENVIRONMENT_NAME)
-    path = Path(override).expanduser().resolve() if override else installed_path("edge_embed_ops")
+    path = Path(os.path.realpath(Path(override).expanduser())) if override else installed_path("edge_embed_ops")
     if not path.is_file():
         raise _missing(path, from_environment=bool(override))
     _check_version(path)
