@@ -8,6 +8,7 @@ its size. No objects are unpickled.
 import io
 import math
 import struct
+import sys
 import warnings
 import zipfile
 import zlib
@@ -128,6 +129,8 @@ def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
             raise BadInputError(f"ends after {at:,} bytes of {nbytes:,}")
         content[at : at + len(block)] = np.frombuffer(block, np.uint8)
         at += len(block)
+    if dtype.kind == "U" and content.view(np.dtype("u4").newbyteorder(dtype.byteorder)).max(initial=0) > sys.maxunicode:
+        raise BadInputError("holds a text with letters that there are not")  # of which str() is a SystemError
     return content.view(dtype).reshape(shape, order="F" if in_fortran_order else "C")
 
 
@@ -147,6 +150,7 @@ def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise BadInputError(f"has no header of an array ({one_line(error)})") from error
     if dtype.kind not in _KINDS or not dtype.itemsize:
         raise BadInputError(f"holds {dtype!s:.80}, expected numbers or texts")
-    if len(shape) > _MOST_DIMENSIONS or any(size < 0 for size in shape) or math.prod(filter(None, shape)) > 1 << 62:
+    is_shape = len(shape) <= _MOST_DIMENSIONS and all(type(size) is int and size >= 0 for size in shape)
+    if not is_shape or math.prod(filter(None, shape)) > 1 << 62:
         raise BadInputError(f"has the shape {shape!s:.80}, which no array has")
     return shape, in_fortran_order, dtype

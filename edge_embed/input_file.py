@@ -10,15 +10,18 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from edge_embed.errors import BadInputError
 
 
-def check_regular(path: Path, expected: str) -> int:
+def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
     """The bytes of a regular file; a symbolic link is followed.
+
+    Files that the system makes up as they are read, in ``/proc``, say that they are empty; some wait for ever.
 
     Args:
         path: of the file.
         expected: what it should be, in words, for messages.
+        or_empty: let an empty file through.
 
     Raises:
-        BadInputError: there is no such file, or it is a folder, a pipe, a device or a socket. The path is not named.
+        BadInputError: there is no such file, or it is empty, a folder, a pipe, a device or a socket. The path is not named.
     """
     try:
         status = path.stat()
@@ -28,6 +31,8 @@ def check_regular(path: Path, expected: str) -> int:
         raise BadInputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not stat.S_ISREG(status.st_mode):
         raise BadInputError(f"is no regular file ({_kind(status.st_mode)}): expected {expected}")
+    if not (status.st_size or or_empty):
+        raise BadInputError(f"is empty: expected {expected}")
     return status.st_size
 
 
@@ -42,17 +47,14 @@ def read_whole(path: Path, most: int, expected: str) -> bytes:
     Raises:
         BadInputError: as `check_regular`, or it cannot be read or is larger.
     """
-    size = check_regular(path, expected)
+    size = check_regular(path, expected, or_empty=True)
     if size > most:
         raise BadInputError(f"has more than {most:,} bytes: expected {expected}")
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            return file.read(size)  # no more: a buffer is made for what is asked for
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
-    if len(content) > most:  # files of /proc have no size
-        raise BadInputError(f"has more than {most:,} bytes: expected {expected}")
-    return content
 
 
 def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:
@@ -67,7 +69,7 @@ def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:
     Raises:
         BadInputError: it is no name, or leads out of the folder: by ``..``, from the root, or by a link.
     """
-    if not name or "\0" in name:
+    if not name or "\0" in name or not _can_be_name(name):
         raise BadInputError(f"{what}: got location {name!r:.80}, expected a file name")
     kinds = (PurePosixPath(name), PureWindowsPath(name))
     path = folder / name
@@ -79,6 +81,14 @@ def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:
             "do not use a model that reaches for other files unless you know who made it"
         )
     return path
+
+
+def _can_be_name(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(mode: int) -> str:

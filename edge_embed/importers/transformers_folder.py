@@ -49,7 +49,7 @@ def read_transformers(folder: Path) -> Program:
             one of quantised weights, one that takes no ids, or one that cannot be traced.
         EdgeEmbedError: the library `transformers` is not installed.
     """
-    model = _model(folder)
+    model = load_model(folder)
     accepted = inspect.signature(model.forward).parameters
     if _IDS not in accepted:
         raise BadInputError(f"{type(model).__name__} takes no {_IDS}, expected a model of text: {_OWN}")
@@ -63,7 +63,13 @@ def read_transformers(folder: Path) -> Program:
     return program
 
 
-def _model(folder: Path) -> nn.Module:
+def load_model(folder: Path) -> nn.Module:
+    """The module, with its weights.
+
+    Raises:
+        BadInputError: as `read_transformers`, but that it is not traced.
+        EdgeEmbedError: as `read_transformers`.
+    """
     try:
         with silence():  # of the packages that it looks for, too
             import transformers  # noqa: PLC0415

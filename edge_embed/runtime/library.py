@@ -25,7 +25,7 @@ def get_library_path() -> Path:
     """
     override = os.environ.get(ENVIRONMENT_NAME)
     path = Path(os.path.realpath(Path(override).expanduser())) if override else installed_path("edge_embed_ops")
-    if not path.is_file():
+    if not path.is_file() or not path.stat().st_size:  # files of /proc, which may wait for ever, say so
         raise _missing(path, from_environment=bool(override))
     _check_version(path)
     return path

@@ -48,7 +48,7 @@ def parse_model(path: Path) -> ModelProto:
     if size > PROTOBUF_LIMIT:
         raise BadInputError(f"got {size} bytes, expected at most {PROTOBUF_LIMIT}, as protobuf allows")
     try:
-        model: ModelProto = ModelProto.FromString(path.read_bytes())
+        model: ModelProto = ModelProto.FromString(path.read_bytes() if size else b"")
     except DecodeError as error:
         raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
     if model.ir_version < 1 or not model.opset_import or not model.graph.node:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attacks
+import containers
 from driver import VALUES, Reader, add_options, change_bytes, change_values, run
 
 from edge_embed.errors import BadInputError
@@ -88,7 +89,8 @@ def main() -> int:
     sound = attacks.pack(attacks.clean())
     make = partial(mutant, pool=seeds())
     return run(
-        Reader("model.pt", read_program, (BadInputError,), make, sound, attacks.IMPORTED), *parser.parse_known_args()
+        Reader("model.pt", read_program, (BadInputError,), make, sound, attacks.IMPORTED, containers.is_zip),
+        *parser.parse_known_args(),
     )
 
 
