@@ -62,7 +62,7 @@ class ArrayArchive:
 
     def __init__(self, archive: zipfile.ZipFile, file_bytes: int) -> None:
         self._archive, self._most = archive, max(_ALWAYS, _MOST_EXPANSION * file_bytes)
-        members = [member for member in archive.infolist() if not member.is_dir()]
+        members = [member for member in archive.infolist() if not member.filename.endswith("/")]
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self.names: Sequence[str] = tuple(self._members)
 

@@ -21,7 +21,8 @@ def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
         or_empty: let an empty file through.
 
     Raises:
-        BadInputError: there is no such file, or it is empty, a folder, a pipe, a device or a socket. The path is not named.
+        BadInputError: there is no such file, or it is empty, a folder, a pipe, a device or a socket. The path is not
+            named.
     """
     try:
         status = path.stat()

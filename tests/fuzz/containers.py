@@ -234,7 +234,7 @@ def hashed_again(data: bytes, key: str = "edge_embed") -> bytes:
                 begin, end = header[f"{table}/{tensor}"]["data_offsets"]
                 entry["sha256"][tensor] = hashlib.sha256(data[8 + length + begin : 8 + length + end]).hexdigest()
         manifest["sha256"] = hashlib.sha256(_canonical(manifest["tables"])).hexdigest()
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         return data
     header["__metadata__"][key] = _canonical(manifest).decode()
     text = json.dumps(header).encode("utf-8", "replace")
