@@ -74,14 +74,14 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
         )
         os.close(listening)
         try:
-            ended = _wait(child)
+            interrupted = _wait(child)
         finally:
             _end(child)
             os.close(speaking)
             remove_noted(folders)
-        if ended and child.returncode >= 0:
+        if child.returncode >= 0:
             return child.returncode
-        reason, exit_code = _reason(child.returncode, ended, step)
+        reason, exit_code = _reason(child.returncode, interrupted, step)
         return on_end(reason, exit_code=exit_code)
 
 
@@ -96,10 +96,10 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> bool:
-    """Whether the child has ended; not after an interrupt that native code takes no notice of."""
+    """Wait for the end, and say whether it came by an interrupt, of which native code may take no notice."""
     try:
         child.wait()
-        return True
+        return False
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
     for again in (False, True):  # a terminal interrupts the child too
@@ -109,16 +109,17 @@ def _wait(child: "subprocess.Popen[bytes]") -> bool:
             child.wait(_PATIENCE)
             return True
     child.kill()
-    return False
+    child.wait()
+    return True
 
 
-def _reason(code: int, ended: bool, step: Path) -> tuple[str, int]:
+def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
     """Why a child was ended by a signal, in words, and the exit code for that."""
     name, _, limit = step.read_text("utf-8").partition("\n")
-    if code == -signal.SIGALRM and ended:
+    if code == -signal.SIGALRM and not interrupted:
         return too_long(name, limit), 1
     where = f" in step {name!r}" if name else ""
-    if not ended:
+    if interrupted or code == -signal.SIGINT:
         return f"interrupted{where}: nothing was written", INTERRUPTED
     if code == -signal.SIGBUS:  # of a file that is mapped, bytes that are no longer there
         return f"a file became shorter{where} while it was read: leave files alone until the command ends", 2

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from edge_embed.program.program import Program
     from edge_embed.report.compressed import CompressReport
 
+_LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
 _SIZES = {
     "num_codes": "dpq, opq: codes K of a group.",
     "num_groups": "dpq, opq: groups D, which divide the columns.",
@@ -76,6 +77,8 @@ def compress(
     MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
     tool. Processes that torchrun starts share the work.
     """
+    kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
+    click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
     from edge_embed.files import check_once
@@ -86,7 +89,7 @@ def compress(
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
     drawn = plot if Processes(group).is_first else None
     with (
-        _telling_what_is_kept(given["checkpoint"]),
+        _telling_what_is_kept(given["checkpoint"], kept),
         out.progress() as progress,
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
@@ -110,11 +113,8 @@ def _source(model: Path, load: Load, tables: tuple[str, ...]) -> "Path | Program
 
 
 @contextmanager
-def _telling_what_is_kept(checkpoint: Path | None) -> Iterator[None]:
-    """Say of a run that does not end well, or is interrupted, what is left of it."""
-    lost = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
-    kept = f"finished parts are kept in {checkpoint}: the same command goes on from them"
-    click.get_current_context().meta[LOST] = lost if checkpoint is None else f"nothing was written; {kept}"
+def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
+    """Say of a run that fails what is left of it."""
     try:
         yield
     except EdgeEmbedError as error:

@@ -61,6 +61,7 @@ def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
 
 
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
     lost = context.meta.get(LOST, "nothing was written")
     return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
 
