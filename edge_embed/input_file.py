@@ -3,6 +3,7 @@
 A pipe or a terminal would wait for ever, a device has no end, and what is mapped or sought in has to be a file on disk.
 """
 
+import io
 import os
 import stat
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -56,6 +57,18 @@ def read_whole(path: Path, most: int, expected: str) -> bytes:
             return file.read(size)  # no more: a buffer is made for what is asked for
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+
+
+class BoundedFile(io.BufferedReader):
+    """A file of which no more is asked for than it has: readers of pickles ask for as much as a pickle says."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._bytes = path.stat().st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes, as many as are there."""
+        return super().read(size if size is None else min(size, self._bytes))
 
 
 def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:

@@ -4,7 +4,6 @@ The file is read without running code from it; the function is the user's code a
 """
 
 import importlib
-import io
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import BoundedFile
 from edge_embed.program.archive import Archive
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 
@@ -145,23 +145,11 @@ def _unpickled(path: Path) -> Any:
     try:
         if is_archive:
             return torch.load(path, map_location="cpu", weights_only=True)
-        with _Bounded(path) as bounded:
+        with BoundedFile(path) as bounded:
             return torch.load(bounded, map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
         reason = _refused(archive) or type(error).__name__
         raise BadInputError(f"{path}: is damaged, or holds more than weights ({reason}): {_WEIGHTS_ALONE}") from error
-
-
-class _Bounded(io.BufferedReader):
-    """A file that is read no further than to its end: for more, memory would be taken first."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(io.FileIO(path))
-        self._bytes = path.stat().st_size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, as many as are there."""
-        return super().read(size if size is None else min(size, self._bytes))
 
 
 def _refused(archive: Archive | None) -> str:

@@ -1,7 +1,7 @@
-"""Changes inside containers: what is in them becomes another, and lengths, offsets, checksums and hashes are right again.
+"""Changes inside containers: what is in them is another, and lengths, offsets, checksums and hashes are right again.
 
-A mutant of bytes alone rarely gets past the first checksum. Each function here takes a whole file and gives a whole one,
-as a container sees it; `passes` of a reader (driver.py) counts that.
+A mutant of bytes alone rarely gets past the first checksum. Each function here takes a whole file and gives one that is
+whole as its container sees it; `passes` of a reader (driver.py) counts that.
 """
 
 import ast
@@ -24,6 +24,10 @@ from numpy.lib import format as npy
 Members = dict[str, bytes]
 Change = Callable[[random.Random, bytes], bytes]
 
+_FIELDS = (
+    b"", b"x", b"1", b"-1", b"0", b"1e400", b"nan", b"inf", b"1_0", "é".encode(), b"\xff", b"\0", b"9" * 400,
+    b"\xc2\xa0", b"0x1p3", b"999999999999", "\u0661".encode(), b"\r", b"\x1c",
+)  # fmt: skip
 _SIZES = (0, 1, -1, 2, 3, 1000, 2**31, 2**32 - 1, 2**33, 2**62, 2**63, 10**14, 10**30)
 _DTYPES = ("<i8", "<i4", ">i8", "|u1", "<f4", "<f8", "|O", "<U3", "<U0", "|S0", "|V8", "<M8[s]", "|b1", "<c16", "x", "")
 
@@ -271,29 +275,7 @@ def change_lines(random_: random.Random, data: bytes) -> bytes:
         else:
             fields = lines[at].split(b" ")
             where = random_.randrange(len(fields))
-            fields[where] = random_.choice(
-                (
-                    b"",
-                    b"x",
-                    b"1",
-                    b"-1",
-                    b"0",
-                    b"1e400",
-                    b"nan",
-                    b"inf",
-                    b"1_0",
-                    "é".encode(),
-                    b"\xff",
-                    b"\0",
-                    b"9" * 400,
-                    b"\xc2\xa0",
-                    b"0x1p3",
-                    b"999999999999",
-                    "\u0661".encode(),
-                    b"\r",
-                    b"\x1c",
-                )  # fmt: skip
-            )
+            fields[where] = random_.choice(_FIELDS)
             lines[at] = b" ".join(fields)
     return b"\n".join(lines)
 

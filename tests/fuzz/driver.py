@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ _EFFECTS = (
     "os.", "shutil.", "subprocess.", "socket.", "urllib.", "ctypes.dlopen", "webbrowser.", "pty.",
 )  # fmt: skip
 _HARMLESS = ("os.listdir", "os.scandir", "os.fwalk", "os.walk")
-_start_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 # What JSON values become.
 VALUES: list[Any] = [
@@ -114,7 +114,7 @@ def change_values(random_: random.Random, content: Any, values: list[Any] = VALU
     if action == 0:
         del owner[key]
     elif action == 1:
-        owner[key] = random_.choice(values)
+        owner[key] = _copy(random_.choice(values))
     elif action == 2:
         other, other_key = random_.choice(places)
         owner[key] = _copy(other[other_key])
@@ -144,7 +144,11 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
                 waiting.append(child)
 
 
-def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def check(reader: Reader, data: bytes, path: Path, effects: Effects, most_bytes: float = inf) -> bool:
     """Read ``data``; True if it was accepted.
 
     Raises:
@@ -168,7 +172,7 @@ def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
         signal.alarm(0)
     if sorted(path.parent.iterdir()) != before:
         raise Finding("a file appeared")
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > _start_bytes + _RESIDENT:
+    if _peak() > most_bytes:
         raise Finding("memory")
     return accepted
 
@@ -216,8 +220,8 @@ def _atheris(target: Callable[[bytes], bool], options: list[str]) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What every fuzz target can be told."""
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--iterations", "--count", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=inf)
+    parser.add_argument("--iterations", "--count", type=float, default=inf)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--findings", default=".")
     parser.add_argument("--replay", type=Path)
@@ -231,13 +235,14 @@ def run(reader: Reader, arguments: argparse.Namespace, rest: list[str]) -> int:
         path = Path(folder) / reader.name
 
         def target(data: bytes) -> bool:
-            return check(reader, data, path, effects)
+            return check(reader, data, path, effects, most_bytes)
 
         for name, content in reader.beside.items():
             (path.parent / name).write_bytes(content)
         signal.signal(signal.SIGALRM, _too_long)
         path.write_bytes(reader.sound)
         reader.read(path)  # what is imported lazily is imported now
+        most_bytes = _peak() + _RESIDENT
         if arguments.replay:
             print("accepted" if target(arguments.replay.read_bytes()) else "refused")
             return 0

@@ -7,16 +7,19 @@ import pickle
 import random
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attacks
 import containers
+import numpy as np
 import torch
 from driver import Reader, change_bytes
 from fuzz_read_program import mutant as mutant_of_program
 from fuzz_read_program import seeds
+from numpy.typing import NDArray
 from torch import nn
 
 from edge_embed.compression.kept import read_part, write_part
@@ -101,17 +104,24 @@ def old_format() -> Reader:
 
 def checkpoint() -> Reader:
     """A part of a computation that `compress --checkpoint` kept, with the digest that it has to have."""
-    arrays = {"cores": torch.arange(12.0).reshape(3, 4).numpy(), "order": torch.arange(5).numpy()}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.safetensors"
-        write_part(path, arrays)
-        sound = path.read_bytes()
+    sound = _part({"cores": np.arange(12.0).reshape(3, 4), "order": np.arange(5)})
 
     def mutant(random_: random.Random) -> bytes:
-        change = change_bytes if random_.random() < 0.25 else containers.change_safetensors
+        kind = random_.random()
+        if kind < 0.3:  # of another computation
+            size = random_.choice(((), (0,), (3,), (2, 3), (1, 0, 4)))
+            return _part({random_.choice("abc"): np.ones(size, random_.choice(("f4", "f8", "i8", "u1", "?")))})
+        change = change_bytes if kind < 0.5 else containers.change_safetensors
         return change(random_, sound)
 
     return Reader("part.safetensors", read_part, (BadInputError,), mutant, sound, passes=containers.is_safetensors)
+
+
+def _part(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.safetensors"
+        write_part(path, dict(arrays))
+        return path.read_bytes()
 
 
 @functools.cache
