@@ -33,6 +33,9 @@ def leave_on_signals() -> None:
     """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
 
     def leave(number: int, _: object) -> None:
+        for name in _TO_END:  # one is enough: what is begun is removed now
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_IGN)
         sys.exit(128 + number)
 
     for name in _TO_END:
