@@ -38,7 +38,8 @@ def compress(dense, output, *more):
     return [*COMMAND, "compress", dense, "-o", output, "--method", "rows", "--bits", "8", *more]
 
 
-@pytest.mark.parametrize("closed", ["1", "2", "0 1 2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["1", "0 1 2"])
 def test_the_file_is_written_where_a_stream_is_closed(dense, tmp_path, closed):
     shell = " ".join(['exec "$@"', *(f"{number}>&-" for number in closed.split())])
     output = tmp_path / "out.pt"
@@ -48,6 +49,7 @@ def test_the_file_is_written_where_a_stream_is_closed(dense, tmp_path, closed):
     assert [table.method for table in inspect_file(output).tables] == ["dpq"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_the_exit_code_is_that_of_the_work_where_nobody_reads(dense, tmp_path, more):
     reading, writing = os.pipe()
@@ -99,10 +101,8 @@ def test_a_report_is_printed_in_any_locale(dense, tmp_path, locale, name):
 
 
 def test_without_a_temporary_folder_the_message_names_the_variable(dense):
-    code = (
-        "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc']; from edge_embed.cli import run; run()"
-    )
-    command = [sys.executable, "-P", "-c", code, "inspect", dense]
+    nowhere = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc']"
+    command = [sys.executable, "-P", "-c", f"{nowhere}; {COMMAND[-1]}", "inspect", dense]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no temporary folder can be made" in done.stderr
@@ -120,6 +120,7 @@ def slow(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -134,6 +135,7 @@ def test_an_interrupt_says_what_is_lost(slow, tmp_path, more, message):
     assert not [path for path in tmp_path.iterdir() if path.name != "kept"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_request_to_end_says_what_is_lost(slow, tmp_path, number, code):
     done = interrupted(slow, tmp_path, number)
@@ -170,6 +172,7 @@ def mapped(parent):
         return ""
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_while_it_is_read_ends_the_command_with_a_message(slow, tmp_path):
     cut = tmp_path / "cut.pt"
     cut.write_bytes(slow.read_bytes())
