@@ -33,15 +33,20 @@ def leave_on_signals() -> None:
     """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
 
     def leave(number: int, _: object) -> None:
-        for name in _TO_END:  # one is enough: what is begun is removed now
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_IGN)
+        take_no_notice(*_TO_END)  # one is enough: what is begun is removed now
         sys.exit(128 + number)
 
     for name in _TO_END:
         number = getattr(signal, name, None)  # not all systems have all
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
+
+
+def take_no_notice(*names: str) -> None:
+    """Let signals pass from now on. To ignore them would be an error where one is on its way already."""
+    for name in names:
+        if hasattr(signal, name):  # not all systems have all
+            signal.signal(getattr(signal, name), lambda *_: None)
 
 
 def can_supervise() -> bool:
@@ -104,7 +109,7 @@ def _wait(child: "subprocess.Popen[bytes]") -> bool:
         child.wait()
         return False
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
+        take_no_notice("SIGINT")  # one is enough: what follows takes seconds
     for again in (False, True):  # a terminal interrupts the child too
         if again:
             child.send_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.supervisor import INTERRUPTED
+from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
 LOST = "edge_embed.lost"  # what an interrupt costs, in words, where a command says so
@@ -61,7 +61,7 @@ def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
 
 
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
+    take_no_notice("SIGINT")  # one is enough: what follows takes seconds
     lost = context.meta.get(LOST, "nothing was written")
     return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
 
