@@ -188,19 +188,20 @@ def check_once(outputs: Mapping[str, Path]) -> None:
     Raises:
         BadInputError: names the output and its option.
     """
-    resolved = [path.resolve() for path in outputs.values()]
+    resolved = [os.path.realpath(path) for path in outputs.values()]
     for option, path in outputs.items():
-        if resolved.count(path.resolve()) > 1:
+        if resolved.count(os.path.realpath(path)) > 1:
             raise BadInputError(f"{path}: is named for two outputs: give --{option} a file of its own")
 
 
 def _would_replace(output: Path, read: Path) -> bool:
     """By name, also where nothing is there, or by another name of one file, or as a file that is in a folder."""
-    if output.resolve() == read.resolve():
+    real, real_read = Path(os.path.realpath(output)), Path(os.path.realpath(read))  # links in a circle too
+    if real == real_read:
         return True
     if not (output.exists() and read.exists()):
         return False
-    return output.samefile(read) or (read.is_dir() and output.resolve().is_relative_to(read.resolve()))
+    return output.samefile(read) or (read.is_dir() and real.is_relative_to(real_read))
 
 
 def _exists(target: Path) -> BadInputError:
@@ -267,4 +268,4 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
             raise
         remedy = _REMEDIES.get(error.errno or 0, "choose another path")
         reason = error.strerror or str(error)
-        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing is left behind.") from error
+        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing of it is left there.") from error

@@ -17,12 +17,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from edge_embed.errors import OutputError
 from edge_embed.files import FOLDERS, remove_noted
 from edge_embed.steps import STEP, too_long
 
 _ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
 _PR_SET_PDEATHSIG = 1
+INTERRUPTED = 128 + signal.SIGINT
 _PATIENCE = 3.0  # seconds that a child has to end by itself
 _TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 
@@ -31,6 +33,7 @@ def leave_on_signals() -> None:
     """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
 
     def leave(number: int, _: object) -> None:
+        take_no_notice(*_TO_END)  # one is enough: what is begun is removed now
         sys.exit(128 + number)
 
     for name in _TO_END:
@@ -39,24 +42,35 @@ def leave_on_signals() -> None:
             signal.signal(number, leave)
 
 
+def take_no_notice(*names: str) -> None:
+    """Let signals pass from now on. To ignore them would be an error where one is on its way already."""
+    for name in names:
+        if hasattr(signal, name):  # not all systems have all
+            signal.signal(getattr(signal, name), lambda *_: None)
+
+
 def can_supervise() -> bool:
     """Whether this system can; Windows hands no pipes on."""
     return sys.platform != "win32"
 
 
-def run_supervised(arguments: Sequence[str], on_end: Callable[[str], int]) -> int:
+def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
     """Run the command line in a child process.
 
     Args:
         arguments: of the command line.
-        on_end: told in words why the child was ended, if it did not end by itself; gives the exit code.
+        on_end: told in words why the child was ended, if it did not end by itself, and the ``exit_code`` that this has
+            here; gives the one to end with.
 
     Returns:
         The exit code.
+
+    Raises:
+        OutputError: no temporary folder can be made.
     """
     listening, speaking = os.pipe()  # the child sees the end of this pipe when this process ends
     leave_on_signals()
-    with tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True) as name:
+    with _temporary_folder() as name:
         folder = Path(name)
         step, folders = folder / "step", folder / "folders"
         step.touch()
@@ -68,21 +82,34 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[[str], int]) -> in
         )
         os.close(listening)
         try:
-            ended = _wait(child)
+            interrupted = _wait(child)
         finally:
             _end(child)
             os.close(speaking)
             remove_noted(folders)
-        return child.returncode if ended and child.returncode >= 0 else on_end(_reason(child.returncode, ended, step))
+        if child.returncode >= 0:
+            return child.returncode
+        reason, exit_code = _reason(child.returncode, interrupted, step)
+        return on_end(reason, exit_code=exit_code)
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="edge-embed-", ignore_cleanup_errors=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(
+            f"no temporary folder can be made ({reason}): name one in TMPDIR that you may write to"
+        ) from error
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> bool:
-    """Whether the child has ended; not after an interrupt that native code takes no notice of."""
+    """Wait for the end, and say whether it came by an interrupt, of which native code may take no notice."""
     try:
         child.wait()
-        return True
+        return False
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: what follows takes seconds
+        take_no_notice("SIGINT")  # one is enough: what follows takes seconds
     for again in (False, True):  # a terminal interrupts the child too
         if again:
             child.send_signal(signal.SIGINT)
@@ -90,21 +117,24 @@ def _wait(child: "subprocess.Popen[bytes]") -> bool:
             child.wait(_PATIENCE)
             return True
     child.kill()
-    return False
+    child.wait()
+    return True
 
 
-def _reason(code: int, ended: bool, step: Path) -> str:
-    """Why a child was ended by a signal, in words."""
+def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
+    """Why a child was ended by a signal, in words, and the exit code for that."""
     name, _, limit = step.read_text("utf-8").partition("\n")
-    if code == -signal.SIGALRM and ended:
-        return too_long(name, limit)
+    if code == -signal.SIGALRM and not interrupted:
+        return too_long(name, limit), 1
     where = f" in step {name!r}" if name else ""
-    if not ended:
-        return f"interrupted{where}"
+    if interrupted or code == -signal.SIGINT:
+        return f"interrupted{where}: nothing was written", INTERRUPTED
+    if code == -signal.SIGBUS:  # of a file that is mapped, bytes that are no longer there
+        return f"a file became shorter{where} while it was read: leave files alone until the command ends", 2
     return (
         f"ended by signal {signal.Signals(-code).name}{where}: a runtime crashed on this file or on its inputs, or "
         "memory ran out; nothing was written. Opened with a lower graph_optimization_level the file may run"
-    )
+    ), 1
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:

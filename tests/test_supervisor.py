@@ -149,8 +149,8 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "portable body: the examp
 @pytest.mark.parametrize(
     ("model", "running", "how", "code", "message"),
     [
-        ("python", IN_PYTHON, signal.SIGINT, 1, "Aborted!"),
-        ("native", IN_NATIVE, signal.SIGINT, 1, f"Error: interrupted in step {IN_NATIVE!r}"),
+        ("python", IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
+        ("native", IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step {IN_NATIVE!r}"),
         ("python", IN_PYTHON, signal.SIGTERM, 143, ""),
         ("python", IN_PYTHON, signal.SIGHUP, 129, ""),
         ("native", IN_NATIVE, signal.SIGTERM, 143, ""),

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.cli.torchrun import shared_group
+from edge_embed.errors import BadInputError, EdgeEmbedError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from edge_embed.report.compressed import CompressReport
 
+_LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
 _SIZES = {
     "num_codes": "dpq, opq: codes K of a group.",
     "num_groups": "dpq, opq: groups D, which divide the columns.",
@@ -90,6 +93,8 @@ def compress(
     MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
     tool. Processes that torchrun starts share the work.
     """
+    kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
+    click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
     from edge_embed.files import check_once
@@ -98,13 +103,28 @@ def compress(
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
     drawn = plot if Processes(group).is_first else None
-    with out.progress() as progress, _drawing(drawn, force, model, given["output"]) as draw:
+    with (
+        _telling_what_is_kept(given["checkpoint"], kept),
+        out.progress() as progress,
+        _drawing(drawn, force, model, given["output"]) as draw,
+    ):
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
     out.finish(report)
+
+
+@contextmanager
+def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
+    """Say of a run that fails what is left of it."""
+    try:
+        yield
+    except EdgeEmbedError as error:
+        if checkpoint is None or not any(checkpoint.glob("*/*.safetensors")):
+            raise
+        raise type(error)(f"{error}; {kept}") from error
 
 
 @contextmanager
@@ -128,8 +148,9 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
     """``("words=counts.npy",)`` -> counts by table."""
-    import numpy as np
     import torch
+
+    from edge_embed.array_file import read_array
 
     counts = {}
     for item in spelled:
@@ -141,8 +162,8 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
         if name in counts:
             raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
-            counts[name] = torch.from_numpy(np.load(file, allow_pickle=False))
-        except (OSError, EOFError, ValueError, TypeError, AttributeError) as error:
+            counts[name] = torch.from_numpy(read_array(Path(file)))
+        except (BadInputError, TypeError, ValueError) as error:  # torch has not all types of numpy
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
     return counts

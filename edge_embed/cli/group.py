@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import click
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
+LOST = "edge_embed.lost"  # what an interrupt costs, in words, where a command says so
 
 
 class Commands(click.Group):
@@ -32,21 +35,41 @@ class Commands(click.Group):
             return super().invoke(context)
         except EdgeEmbedError as error:
             context.exit(tell_error(str(error), as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
-        except OSError as error:  # of the path of an input, or of stdout; click itself treats a closed pipe
-            if error.errno == errno.EPIPE:
-                raise
-            click.echo(f"Error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        except click.ClickException as error:
+            error.message = _on_a_line(error.message)
+            raise
+        except OSError as error:  # of the path of an input, or of stdout
+            where = error.filename or "output"
+            click.echo(f"Error: {_on_a_line(f'{where}: {error.strerror or error}')}", err=True)
             if error.filename is None:
                 _discard_output()
-            context.exit(BadInputError.exit_code if error.errno == errno.ENAMETOOLONG else 1)
+            context.exit(BadInputError.exit_code if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1)
+        except KeyboardInterrupt:
+            context.exit(_tell_interrupt(context, "interrupted", INTERRUPTED))
+        except SystemExit as end:
+            if not isinstance(end.code, int) or end.code <= 128:
+                raise
+            context.exit(_tell_interrupt(context, f"ended by {signal.Signals(end.code - 128).name}", end.code))
 
 
 def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
     """Print why a command failed, and return its exit code."""
     if as_json:
         click.echo(json.dumps({"error": message, "exit_code": exit_code}))
-    click.echo(f"Error: {message}", err=True)
+    click.echo(f"Error: {_on_a_line(message)}", err=True)
     return exit_code
+
+
+def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
+    take_no_notice("SIGINT")  # one is enough: what follows takes seconds
+    lost = context.meta.get(LOST, "nothing was written")
+    return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
+
+
+def _on_a_line(message: str) -> str:
+    """Without what could steer a terminal or seem to be another line: file names may hold anything."""
+    shown = (letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in message)
+    return "".join(shown)
 
 
 def _discard_output() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from edge_embed.cli.group import LOST
 from edge_embed.cli.model import FILE, Load, model_options
 from edge_embed.cli.output import Output, output_options
 from edge_embed.steps import limit_steps
@@ -53,6 +54,9 @@ def validate(
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(**given)
+    if options.save_inputs is not None:
+        lost = f"no report was written; the inputs, if they were drawn, are in {options.save_inputs}"
+        click.get_current_context().meta[LOST] = lost
     places, keep = {"markdown": markdown, "html": html}, (model, exported, options.inputs, options.tokenizer)
     with (
         out.progress() as progress,

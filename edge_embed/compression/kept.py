@@ -52,9 +52,9 @@ class Kept:
             return make()
         path = self._folder / f"{name}.safetensors"
         if self._processes.same(path.exists):
-            return self._processes.same(lambda: _read(path))
+            return self._processes.same(lambda: read_part(path))
         made = make()
-        self._processes.first(lambda: _write(path, made))
+        self._processes.first(lambda: write_part(path, made))
         return made
 
     def of_table(self, table: DenseTable, weights: Tensor, *others: object) -> "Kept":
@@ -106,19 +106,25 @@ def _make(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
 
 
-def _write(path: Path, made: Arrays) -> None:
+def write_part(path: Path, made: Arrays) -> None:
+    """Write the arrays of a part."""
     with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
         write(temporary, made, {_DIGEST: _digest(made)})
 
 
-def _read(path: Path) -> Arrays:
+def read_part(path: Path) -> Arrays:
+    """The arrays of a part.
+
+    Raises:
+        BadInputError: its file is damaged.
+    """
     try:
         with opened(str(path)) as file:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
             written = (file.metadata() or {}).get(_DIGEST)
         if written != _digest(arrays):
             raise BadInputError("is damaged: its numbers are not those that were written")
-    except (OSError, BadInputError) as error:
+    except (OSError, BadInputError, AttributeError) as error:  # the last of types that numpy has not
         raise BadInputError(f"{path}: {error}: delete it, and begin again") from error
     return arrays
 

@@ -18,7 +18,9 @@ import onnxruntime as ort
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
+from edge_embed.input_file import check_regular
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.packed.manifest import located
 from edge_embed.program.program import Program
 from edge_embed.report.check import MODEL, BaseResult, Comparison, Finding, Side
 from edge_embed.report.results import Status
@@ -100,8 +102,9 @@ def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[Sid
         BadInputError: a file is no ONNX model.
         NotRunError: there is no operator library.
     """
-    if base_library is not None and not base_library.is_file():
-        raise BadInputError(f"{base_library}: no such file: expected an operator library")
+    if base_library is not None:
+        with located(str(base_library)):
+            check_regular(base_library, "an operator library")
     base_model = ExportedModel(base)
     if reason := paths.missing_library():
         raise NotRunError(reason)

@@ -40,7 +40,8 @@ def read_bin(model: FastTextModel) -> Vectors:
     table = np.empty((len(tokens), num_columns), np.float32)
     done = 0
     for words in _blocks(model.words):
-        table[done : done + len(words)] = _means(model, matrix, words, done)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            table[done : done + len(words)] = _means(model, matrix, words, done)
         done += len(words)
     check_finite(table, lambda row: f"word {row + 1} ({tokens[row]!r:.80})")
     return unique_vectors(table, tokens, model.path)

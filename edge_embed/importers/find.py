@@ -63,6 +63,8 @@ def _reader(path: Path, tables: Collection[str]) -> Reader | None:
     if path.is_dir():
         inside = model_in(path)
         return None if inside is None else _of_safetensors(inside, tables)
+    if not path.is_file() or not path.stat().st_size:  # a pipe would wait for ever, and so would some of /proc
+        return None
     try:
         with path.open("rb") as file:
             first, size = file.read(9), os.fstat(file.fileno()).st_size

@@ -14,6 +14,8 @@ from torch import Tensor
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.importers.safetensors_file import table_name
 from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.input_file import read_whole
+from edge_embed.packed.manifest import located
 
 KEYS = ("embeddings", "embedding.weight")
 _TOKENIZER = "tokenizer.json"
@@ -109,10 +111,10 @@ def _tokenizer(path: Path) -> Any:
         from tokenizers import Tokenizer  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(f"its tokens need the package tokenizers, which is not installed: {_INSTALL}") from error
-    if path.stat().st_size > _LARGEST_TOKENIZER:
-        raise BadInputError(f"{path.name}: is larger than the {_LARGEST_TOKENIZER} bytes that a tokenizer may take")
+    with located(path.name):
+        content = read_whole(path, _LARGEST_TOKENIZER, "a tokenizer.json")
     try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        return Tokenizer.from_str(content.decode("utf-8"))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise

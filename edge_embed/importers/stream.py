@@ -11,6 +11,7 @@ from typing import IO
 from edge_embed.errors import BadInputError
 
 BLOCK = 4 << 20
+_HOLE = bytes(1 << 12)
 _GZIP = b"\x1f\x8b"
 _MOST_EXPANSION = 100  # numbers as text take 2 to 4 times their gzip file; what takes more is made to fill a memory
 
@@ -54,11 +55,16 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
 
 
-def measure(path: Path) -> Extent:
+def measure(path: Path, most_bytes: int | None = None) -> Extent:
     """Read a stream once to its end, and count.
 
+    Args:
+        path: of the file.
+        most_bytes: that it can have by what it says of itself; None of a text, which has no end by that, but no long
+            run of zeros either, as a file with a hole in it has.
+
     Raises:
-        BadInputError: as `opened`; or it is much larger than its gzip file.
+        BadInputError: as `opened`; or it is much larger than its gzip file, or than it can be.
     """
     most = max(_MOST_EXPANSION * path.stat().st_size, BLOCK)
     size = lines = 0
@@ -70,4 +76,8 @@ def measure(path: Path) -> Extent:
             last = block[-1:]
             if size > most:
                 raise BadInputError(f"holds more than {_MOST_EXPANSION} times its compressed size: uncompress it first")
+            if most_bytes is not None and size > most_bytes:
+                raise BadInputError(f"goes on after the {most_bytes:,} bytes that its rows can take: fetch it again")
+            if most_bytes is None and _HOLE in block:
+                raise BadInputError(f"line {lines + 1}: is no text, but zeros: fetch it again")
     return Extent(size, lines + (last != b"\n"))

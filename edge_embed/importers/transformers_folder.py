@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
@@ -48,7 +49,7 @@ def read_transformers(folder: Path) -> Program:
             one of quantised weights, one that takes no ids, or one that cannot be traced.
         EdgeEmbedError: the library `transformers` is not installed.
     """
-    model = _model(folder)
+    model = load_model(folder)
     accepted = inspect.signature(model.forward).parameters
     if _IDS not in accepted:
         raise BadInputError(f"{type(model).__name__} takes no {_IDS}, expected a model of text: {_OWN}")
@@ -62,7 +63,13 @@ def read_transformers(folder: Path) -> Program:
     return program
 
 
-def _model(folder: Path) -> nn.Module:
+def load_model(folder: Path) -> nn.Module:
+    """The module, with its weights.
+
+    Raises:
+        BadInputError: as `read_transformers`, but that it is not traced.
+        EdgeEmbedError: as `read_transformers`.
+    """
     try:
         with silence():  # of the packages that it looks for, too
             import transformers  # noqa: PLC0415
@@ -70,7 +77,8 @@ def _model(folder: Path) -> nn.Module:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
     if not any(folder.glob("*.safetensors")):
         raise BadInputError(f"has no .safetensors file, and others, which may run code, are not read: {_AGAIN}")
-    with silence(), _refused():
+    stored = check_files(folder)
+    with silence(), _refused(), bounded(stored):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if getattr(config, "quantization_config", None) is not None:
             raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: take the model as it was before")

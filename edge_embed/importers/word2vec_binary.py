@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of
-from edge_embed.importers.stream import BLOCK, measure, opened
+from edge_embed.importers.stream import BLOCK, begin, measure, opened
 from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
 
 _NUMBER = np.dtype("<f4")
@@ -26,12 +26,14 @@ def read_word2vec_binary(path: Path) -> Vectors:
         BadInputError: it ends too early or too late, or holds a token that is no UTF-8 or a number that is not finite;
             the row is named, from 1 on.
     """
-    extent = measure(path)
+    header = begin(path, _MAX_HEADER_BYTES).partition(b"\n")[0] + b"\n"
+    num_rows, num_columns = header_of(header) or (0, 0)
+    check_size(num_rows, num_columns)
+    width = num_columns * _NUMBER.itemsize
+    extent = measure(path, len(header) + num_rows * (MAX_TOKEN_BYTES + 3 + width) + BLOCK)
     with opened(path) as stream:
-        header = stream.readline(_MAX_HEADER_BYTES)
-        num_rows, num_columns = header_of(header) or (0, 0)
-        check_size(num_rows, num_columns)
-        least = num_rows * (2 + num_columns * _NUMBER.itemsize)
+        stream.readline(_MAX_HEADER_BYTES)
+        least = num_rows * (2 + width)
         if least > extent.num_bytes - len(header):
             raise BadInputError(
                 f"says {num_rows} rows of {num_columns} numbers, which take {least} bytes or more, but has "

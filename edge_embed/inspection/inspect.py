@@ -71,6 +71,8 @@ def _start_of(path: Path) -> tuple[bytes, int]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
             raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
+        if not os.stat(path).st_size:  # a file of /proc, which may wait for ever, says that too
+            return b"", 0
         with path.open("rb") as file:
             return file.read(16), os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:

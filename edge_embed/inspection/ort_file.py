@@ -11,13 +11,15 @@ from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.InferenceSession 
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
+from edge_embed.input_file import read_whole
 from edge_embed.inspection.follow_up import NO_NODES
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, OnnxInfo, OperatorInfo, PortInfo, TableInfo, table_info
-from edge_embed.packed.manifest import FORMAT_VERSION, TableEntry, parse_manifest
+from edge_embed.packed.manifest import FORMAT_VERSION, TableEntry, located, parse_manifest
 
 # Offsets of a file that was cut or changed can lead anywhere.
 _MALFORMED = (struct.error, IndexError, AttributeError, TypeError, ValueError, OverflowError)
+_MOST_BYTES = 2**31 - 1  # offsets are signed 32-bit numbers
 _NOTE = (
     "ORT format, which only ONNX Runtime reads: whether kernels or portable bodies run was decided when it was made. "
     "validate takes the .onnx file"
@@ -33,7 +35,8 @@ def inspect_ort(path: Path, verify: bool) -> FileReport:
     Raises:
         BadInputError: It is damaged.
     """
-    content = path.read_bytes()
+    with located(str(path)):
+        content = read_whole(path, _MOST_BYTES, "a model in ORT format")
     try:
         return _report(path, content, InferenceSession.GetRootAs(content, 0).Model(), verify)
     except _MALFORMED as error:  # BadInputError is a ValueError

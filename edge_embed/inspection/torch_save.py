@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import BoundedFile
 from edge_embed.inspection.report import FileReport, TorchSaveInfo
 
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
@@ -78,7 +79,7 @@ def inspect_old_torch_save(path: Path, verify: bool) -> FileReport:
         BadInputError: It is damaged, or some other pickle.
     """
     try:
-        with path.open("rb") as file:
+        with BoundedFile(path) as file:
             magic = [argument for _, argument, _ in pickletools.genops(file)]
             if _OLD_MAGIC not in magic:
                 raise BadInputError(

@@ -81,6 +81,8 @@ def _start_of(path: Path) -> bytes:
             f"{path}: is no file (a folder or a device): give the path of a saved model, or a folder with config.json"
         )
     try:
+        if not path.stat().st_size:  # a file of /proc, which may wait for ever, says that too
+            return b""
         with path.open("rb") as file:
             return file.read(16)
     except OSError as error:

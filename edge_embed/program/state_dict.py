@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import BoundedFile
 from edge_embed.program.archive import Archive
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 
@@ -142,7 +143,10 @@ def _unpickled(path: Path) -> Any:
         is_archive = file.read(2) == b"PK"
     archive = Archive(path) if is_archive else None  # torch.load does not compare the checksums of its members
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        if is_archive:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        with BoundedFile(path) as bounded:
+            return torch.load(bounded, map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
         reason = _refused(archive) or type(error).__name__
         raise BadInputError(f"{path}: is damaged, or holds more than weights ({reason}): {_WEIGHTS_ALONE}") from error

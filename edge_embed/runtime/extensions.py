@@ -16,6 +16,7 @@ def needs_extensions(path: Path) -> bool:
 
     Only the heads of the fields at the top are read, without the package onnx and without the weights.
     """
+    left = path.stat().st_size
     with path.open("rb") as file:
         while (tag := _varint(file)) is not None:
             number, wire = tag >> 3, tag & 7
@@ -24,7 +25,7 @@ def needs_extensions(path: Path) -> bool:
                 _varint(file)
             if wire == _LENGTH:
                 length = _varint(file)
-            if length is None:
+            if length is None or length > left:  # of a cut file, or of none
                 return False
             if number == _OPSET_IMPORT and _DOMAIN in file.read(length):
                 return True

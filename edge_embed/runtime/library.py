@@ -24,8 +24,8 @@ def get_library_path() -> Path:
         EdgeEmbedError: the package is not installed, or installed without its library.
     """
     override = os.environ.get(ENVIRONMENT_NAME)
-    path = Path(override).expanduser().resolve() if override else installed_path("edge_embed_ops")
-    if not path.is_file():
+    path = Path(os.path.realpath(Path(override).expanduser())) if override else installed_path("edge_embed_ops")
+    if not path.is_file() or not path.stat().st_size:  # files of /proc, which may wait for ever, say so
         raise _missing(path, from_environment=bool(override))
     _check_version(path)
     return path

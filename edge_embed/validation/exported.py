@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.model_file import ExternalTensor
+from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT, ExternalTensor
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
+from edge_embed.input_file import read_whole
 from edge_embed.inspection.inspect import is_ort_format
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.packed.container import little_endian
@@ -92,18 +93,14 @@ class ExportedModel:
 
 
 def _parse(path: Path) -> onnx.ModelProto:
-    if not path.is_file():
-        raise BadInputError("no such file: expected an exported .onnx model")
+    content = read_whole(path, PROTOBUF_LIMIT, "an exported .onnx model")
     try:
-        content = path.read_bytes()
         if is_ort_format(content[:8]):
             raise BadInputError("is in ORT format, expected the .onnx model that it was made from: give that")
         model = onnx.ModelProto()
         model.ParseFromString(content)
     except DecodeError as error:
         raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
-    except OSError as error:
-        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
     if model.ir_version < 1 or not model.opset_import or not model.graph.node:
         raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
     return model

@@ -4,7 +4,6 @@ An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids``
 missing, are the cases in words, ``seed`` is the seed that they were drawn with.
 """
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from edge_embed.array_file import ArrayArchive, opened_archive
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.files import new_file
 from edge_embed.program.program import Program, array
@@ -43,37 +43,33 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
     Raises:
         BadInputError: if the file is missing or damaged, or its inputs do not fit the model.
     """
-    if not zipfile.is_zipfile(path):
-        raise BadInputError(f"{path}: is no .npz archive, or not there: expected a file of --save-inputs")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            names, keys = _names(archive), set(archive.files)
+        with opened_archive(path) as archive:
+            names, keys = _names(archive), set(archive.names)
             wanted = [[f"{number}/{declared.name}" for declared in program.inputs] for number in range(len(names))]
-            _check_keys(path, keys, {key for case in wanted for key in case})
-            arrays = [[archive[key] for key in case] for case in wanted]
-    except BadInputError:
-        raise
-    except Exception as error:  # numpy, zipfile and zlib each have their own
-        raise BadInputError(f"{path}: is damaged ({one_line(error)}): expected a file of --save-inputs") from error
+            _check_keys(keys, {key for case in wanted for key in case})
+            arrays = [[archive.read(key) for key in case] for case in wanted]
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}: expected a file of --save-inputs") from error
     return [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
 
 
-def _names(archive: Any) -> list[str]:
+def _names(archive: ArrayArchive) -> list[str]:
     """A word for each case, as the file has it, or made from the numbers of its arrays."""
-    if "names" in archive.files:
-        names = archive["names"].reshape(-1)[:_LARGEST]
+    if "names" in archive.names:
+        names = archive.read("names").reshape(-1)[:_LARGEST]
         return ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in names]
-    numbers = {key.partition("/")[0] for key in archive.files if "/" in key}
+    numbers = {key.partition("/")[0] for key in archive.names if "/" in key}
     return [f"case {number}" for number in range(min(len(numbers), _LARGEST))]
 
 
-def _check_keys(path: Path, got: set[str], wanted: set[str]) -> None:
+def _check_keys(got: set[str], wanted: set[str]) -> None:
     missing, unknown = sorted(wanted - got), sorted(got - wanted - {"names", "seed"})
     expected = "an array for each input and case, such as 0/ids and 1/ids, and a word for each case in names"
     if missing or not wanted:
-        raise BadInputError(f"{path}: has no array {', '.join(missing)[:200] or 'of inputs'}: expected {expected}")
+        raise BadInputError(f"has no array {', '.join(missing)[:200] or 'of inputs'}: expected {expected}")
     if unknown:
-        raise BadInputError(f"{path}: array {', '.join(unknown)[:200]} is no input of a case: expected {expected}")
+        raise BadInputError(f"array {', '.join(unknown)[:200]} is no input of a case: expected {expected}")
 
 
 def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> ModelCase:

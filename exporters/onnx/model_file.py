@@ -5,17 +5,17 @@ absolute path, a symbolic link out) is refused, as ONNX Runtime refuses it.
 """
 
 import math
-import os
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import path_beside
 
 # Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
 _MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
@@ -48,7 +48,7 @@ def parse_model(path: Path) -> ModelProto:
     if size > PROTOBUF_LIMIT:
         raise BadInputError(f"got {size} bytes, expected at most {PROTOBUF_LIMIT}, as protobuf allows")
     try:
-        model: ModelProto = ModelProto.FromString(path.read_bytes())
+        model: ModelProto = ModelProto.FromString(path.read_bytes() if size else b"")
     except DecodeError as error:
         raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
     if model.ir_version < 1 or not model.opset_import or not model.graph.node:
@@ -62,7 +62,7 @@ class ExternalTensor:
     def __init__(self, folder: Path, tensor: TensorProto) -> None:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         self.name = entries.get("location", "")
-        self.path = _beside(folder, self.name)
+        self.path = path_beside(folder, self.name, "external data")
         self.file_bytes = _file_size(self.path, self.name)
         self.begin = _number(entries.get("offset", "0"))
         self.nbytes = _number(entries.get("length", str(max(0, self.file_bytes - self.begin))))
@@ -138,20 +138,6 @@ def _tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
         yield from attribute.tensors
         for graph in (attribute.g, *attribute.graphs):
             yield from tensors_of_graph(graph)
-
-
-def _beside(folder: Path, name: str) -> Path:
-    if not name or "\0" in name:
-        raise BadInputError(f"external data: got location {name!r:.80}, expected a file name")
-    kinds = (PurePosixPath(name), PureWindowsPath(name))  # on every system what is unsafe on one
-    path = folder / name
-    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    if any(kind.root or kind.drive or ".." in kind.parts for kind in kinds) or not real.is_relative_to(root):
-        raise BadInputError(
-            f"external data {name!r:.200}: lies outside the model's folder, expected one beside the model: "
-            "do not use a model that reaches for other files unless you know who made it"
-        )
-    return path
 
 
 def _file_size(path: Path, name: str) -> int:

@@ -1,30 +1,35 @@
 """What all fuzz targets share: mutations, what counts as a finding, and the loop.
 
 A finding is another exception than those that the reader promises, an effect (a file opened for writing, a process, a
-socket, a hostile import: seen by an audit hook), a file that appears, or more memory than a small file is worth.
-Findings are written to ``--findings`` (default: the working folder), and the exit status is 1. ``--atheris``, with its
-own options behind, is coverage-guided where atheris is installed.
+socket, a hostile import: seen by an audit hook), a file that appears, or more memory or a longer time than a small file
+is worth. Findings are written to ``--findings`` (default: the working folder), and the exit status is 1; so it is where
+fewer than half of the files pass the checks of their container, such as the checksums of an archive: they would test
+little else. ``--atheris``, with its own options behind, is coverage-guided where atheris is installed.
 """
 
 import argparse
+import os
 import random
 import resource
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
 _MEMORY = 4 << 30  # address space above the start; the mutants are a few 10 KB
 _RESIDENT = 1 << 30
+_SECONDS = 120  # of the wall, for what takes milliseconds: nothing else comes near
+_LEAST_PASSING = 0.5
 _EFFECTS = (
     "os.", "shutil.", "subprocess.", "socket.", "urllib.", "ctypes.dlopen", "webbrowser.", "pty.",
 )  # fmt: skip
 _HARMLESS = ("os.listdir", "os.scandir", "os.fwalk", "os.walk")
-_start_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 # What JSON values become.
 VALUES: list[Any] = [
@@ -48,7 +53,7 @@ class Effects:
     def _seen(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.armed:
             return
-        writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
+        writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+") and args[0] != os.devnull
         effect = event.startswith(_EFFECTS) and event not in _HARMLESS
         if writes or effect or (event == "import" and args[0] == self._hostile_import):
             self.armed = False
@@ -66,6 +71,8 @@ class Reader:
         mutant: makes a file; the same generator state gives the same bytes.
         sound: a file that is accepted.
         hostile_import: a module that no file may get imported.
+        passes: whether the checks of the container itself, such as its checksums, let a file through.
+        beside: files that lie in the same folder, by name.
     """
 
     name: str
@@ -74,6 +81,8 @@ class Reader:
     mutant: Callable[[random.Random], bytes]
     sound: bytes
     hostile_import: str = ""
+    passes: Callable[[bytes], bool] | None = None
+    beside: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def change_bytes(random_: random.Random, data: bytes) -> bytes:
@@ -105,7 +114,7 @@ def change_values(random_: random.Random, content: Any, values: list[Any] = VALU
     if action == 0:
         del owner[key]
     elif action == 1:
-        owner[key] = random_.choice(values)
+        owner[key] = _copy(random_.choice(values))
     elif action == 2:
         other, other_key = random_.choice(places)
         owner[key] = _copy(other[other_key])
@@ -135,7 +144,11 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
                 waiting.append(child)
 
 
-def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def check(reader: Reader, data: bytes, path: Path, effects: Effects, most_bytes: float = inf) -> bool:
     """Read ``data``; True if it was accepted.
 
     Raises:
@@ -143,6 +156,7 @@ def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
     """
     path.write_bytes(data)
     before = sorted(path.parent.iterdir())
+    signal.alarm(_SECONDS)
     effects.armed = True
     try:
         reader.read(path)
@@ -155,9 +169,10 @@ def check(reader: Reader, data: bytes, path: Path, effects: Effects) -> bool:
         raise Finding(f"{type(error).__name__}: {error}") from error
     finally:
         effects.armed = False
+        signal.alarm(0)
     if sorted(path.parent.iterdir()) != before:
         raise Finding("a file appeared")
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > _start_bytes + _RESIDENT:
+    if _peak() > most_bytes:
         raise Finding("memory")
     return accepted
 
@@ -170,7 +185,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _drive(arguments: argparse.Namespace, reader: Reader, target: Callable[[bytes], bool]) -> int:
     random_ = random.Random(arguments.seed)
-    begin, count, accepted = time.monotonic(), 0, 0
+    begin, count, accepted, passed = time.monotonic(), 0, 0, 0
     while count < arguments.iterations and time.monotonic() - begin < arguments.seconds:
         data = reader.mutant(random_)
         try:
@@ -182,8 +197,17 @@ def _drive(arguments: argparse.Namespace, reader: Reader, target: Callable[[byte
             print(f"finding after {count} files: {kept}")
             return 1
         count += 1
-    print(f"{count} files, {accepted} accepted, no finding, {time.monotonic() - begin:.0f} s")
+        passed += reader.passes is not None and reader.passes(data)
+    share = f"{passed / count:.0%} pass the container's checks, " if reader.passes is not None and count else ""
+    print(f"{count} files, {accepted} accepted, {share}no finding, {time.monotonic() - begin:.0f} s")
+    if share and passed < _LEAST_PASSING * count:
+        print(f"expected at least {_LEAST_PASSING:.0%} that pass: change more of what is inside")
+        return 1
     return 0
+
+
+def _too_long(*_: object) -> None:
+    raise Finding(f"took more than {_SECONDS} s")
 
 
 def _atheris(target: Callable[[bytes], bool], options: list[str]) -> None:
@@ -196,8 +220,8 @@ def _atheris(target: Callable[[bytes], bool], options: list[str]) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What every fuzz target can be told."""
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--iterations", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=inf)
+    parser.add_argument("--iterations", "--count", type=float, default=inf)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--findings", default=".")
     parser.add_argument("--replay", type=Path)
@@ -211,10 +235,14 @@ def run(reader: Reader, arguments: argparse.Namespace, rest: list[str]) -> int:
         path = Path(folder) / reader.name
 
         def target(data: bytes) -> bool:
-            return check(reader, data, path, effects)
+            return check(reader, data, path, effects, most_bytes)
 
+        for name, content in reader.beside.items():
+            (path.parent / name).write_bytes(content)
+        signal.signal(signal.SIGALRM, _too_long)
         path.write_bytes(reader.sound)
         reader.read(path)  # what is imported lazily is imported now
+        most_bytes = _peak() + _RESIDENT
         if arguments.replay:
             print("accepted" if target(arguments.replay.read_bytes()) else "refused")
             return 0

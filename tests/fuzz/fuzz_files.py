@@ -1,20 +1,12 @@
-"""Fuzz targets for the other readers of files: whatever the bytes, only their refusals may come out.
+"""Fuzz targets for all readers of files: whatever is in a file, only their refusals may come out.
 
-    python tests/fuzz/fuzz_files.py packed --iterations 1e6    # packed tables (safetensors), every table loaded
-    python tests/fuzz/fuzz_files.py onnx --iterations 1e6      # inspection of .onnx files, hashes verified
-    python tests/fuzz/fuzz_files.py onnx-compress --iterations 1e6  # .onnx files of other tools, compressed
-    python tests/fuzz/fuzz_files.py inputs --iterations 1e6    # saved inputs (.npz)
-    python tests/fuzz/fuzz_files.py tensors --iterations 1e6   # what a target hands back
-    python tests/fuzz/fuzz_files.py budget --iterations 1e6    # edge-embed.toml
-    python tests/fuzz/fuzz_files.py report --iterations 1e6    # the report of an earlier check
-    python tests/fuzz/fuzz_files.py ort --iterations 1e6       # inspection of .ort files
-    python tests/fuzz/fuzz_files.py tflite --iterations 1e6    # inspection of .tflite files, hashes verified
-    python tests/fuzz/fuzz_files.py tflite-compress --iterations 1e6  # files of other tools, as compress reads them
-    python tests/fuzz/fuzz_files.py tflite-validate --iterations 1e6  # what validate reads of them itself
+    python tests/fuzz/fuzz_files.py all --count 10000          # every reader; the result of that is in RESULTS.md
+    python tests/fuzz/fuzz_files.py packed onnx --count 1e6    # two of them
+    python tests/fuzz/fuzz_files.py packed --replay finding.safetensors
 
-TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Half of the
-mutants of packed and ONNX files and reports, and most of TFLite files, change one value of what the file says about
-itself, so that they get past the first checks; the rest change bytes.
+TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Most mutants
+change what is inside a container, whose lengths and checksums are made right again (`containers.py`); the rest change
+bytes. At least half have to pass the container's own checks, which is counted.
 """
 
 import argparse
@@ -24,22 +16,29 @@ import random
 import struct
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import containers
+import fuzz_read_program
+import importer_files
 import numpy as np
 import onnx
 import onnx_files
 import onnxruntime
 import tflite_files
 import torch
+import torch_files
 from driver import Reader, add_options, change_bytes, change_values, run
 from google.protobuf.message import Message
+from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.InferenceSession import InferenceSession
 
 import edge_embed
 from edge_embed import workflow
+from edge_embed.array_file import read_array
 from edge_embed.errors import BadInputError, ParityError
 from edge_embed.gate.baseline import read_baseline
 from edge_embed.gate.budget import read_budget
@@ -75,8 +74,12 @@ def packed() -> Reader:
     sound = _written("tables.safetensors", lambda path: save_tables(path, tables))
 
     def mutant(random_: random.Random) -> bytes:
-        if random_.random() < 0.5:
+        kind = random_.random()
+        if kind < 0.2:
             return change_bytes(random_, sound)
+        if kind < 0.6:  # other tensors, and sometimes hashes that say so
+            changed = containers.change_safetensors(random_, sound)
+            return containers.hashed_again(changed) if random_.random() < 0.8 else changed
         (length,) = struct.unpack_from("<Q", sound)
         header = json.loads(sound[8 : 8 + length])
         if random_.random() < 0.5:
@@ -84,9 +87,10 @@ def packed() -> Reader:
         else:  # the manifest is JSON inside the JSON
             _change_inside(random_, header["__metadata__"])
         text = json.dumps(header).encode("utf-8", "replace")
-        return struct.pack("<Q", len(text)) + text + sound[8 + length :]
+        changed = struct.pack("<Q", len(text)) + text + sound[8 + length :]
+        return containers.hashed_again(changed) if random_.random() < 0.7 else changed
 
-    return Reader("tables.safetensors", load_tables, (BadInputError,), mutant, sound)
+    return Reader("tables.safetensors", load_tables, (BadInputError,), mutant, sound, passes=containers.is_safetensors)
 
 
 def _change_inside(random_: random.Random, metadata: dict[str, str]) -> None:
@@ -103,9 +107,8 @@ def onnx_file() -> Reader:
     """Exported files as `inspect --verify` reads them."""
     program = _program()
     sound = _written("model.onnx", lambda path: workflow.export(program, "onnx", path))
-    return Reader(
-        "model.onnx", partial(inspect_file, verify=True), (BadInputError, ParityError), _onnx_mutant(sound), sound
-    )
+    read, refusals = partial(inspect_file, verify=True), (BadInputError, ParityError)
+    return Reader("model.onnx", read, refusals, _onnx_mutant(sound), sound, passes=onnx_files.is_protobuf)
 
 
 def _onnx_mutant(sound: bytes) -> Callable[[random.Random], bytes]:
@@ -113,7 +116,7 @@ def _onnx_mutant(sound: bytes) -> Callable[[random.Random], bytes]:
     model = onnx.load_from_string(sound)
 
     def mutant(random_: random.Random) -> bytes:
-        if random_.random() < 0.5:
+        if random_.random() < 0.3:
             return change_bytes(random_, sound)
         changed = onnx.ModelProto()
         changed.CopyFrom(model)
@@ -166,27 +169,46 @@ def _other(random_: random.Random, value: Any) -> Any:
 
 
 def inputs() -> Reader:
-    """Saved inputs of a validation."""
+    """Saved inputs of a validation: arrays in an archive."""
     program = _program()
     file = io.BytesIO()
     np.savez(file, names=np.array(["one", "two"]), seed=np.array(0), **{"0/ids": [[1, 2]], "1/ids": [[3]]})
     sound = file.getvalue()
 
     def mutant(random_: random.Random) -> bytes:
-        return change_bytes(random_, sound)
+        if random_.random() < 0.2:
+            return change_bytes(random_, sound)
+        return containers.change_zip(random_, sound, containers.change_member)
 
-    return Reader("inputs.npz", partial(load_inputs, program=program), (BadInputError,), mutant, sound)
+    read = partial(load_inputs, program=program)
+    return Reader("inputs.npz", read, (BadInputError,), mutant, sound, passes=containers.is_zip)
+
+
+def counts() -> Reader:
+    """How often rows come up: one array."""
+    sound = containers.saved_array(np.arange(400.0))
+
+    def mutant(random_: random.Random) -> bytes:
+        return (change_bytes if random_.random() < 0.2 else containers.change_npy)(random_, sound)
+
+    return Reader("counts.npy", read_array, (BadInputError,), mutant, sound, passes=containers.is_npy)
 
 
 def tensors() -> Reader:
-    """Outputs of a target."""
+    """Outputs of a target: names, types and shapes, each with a length."""
     arrays = {"logits": np.ones((2, 3), np.float32), "text": np.array(["a", "bc"], object), "ids": np.array([1])}
     sound = _written("0.out", lambda path: write_tensors(path, arrays))
+    header = dict.fromkeys(range(12, len(sound) - 8, 4), "<i")
 
     def mutant(random_: random.Random) -> bytes:
-        return change_bytes(random_, sound)
+        if random_.random() < 0.3:
+            return change_bytes(random_, sound)
+        return containers.change_numbers(random_, sound, header)
 
-    return Reader("0.out", read_tensors, (ValueError,), mutant, sound)
+    def passes(data: bytes) -> bool:
+        return data[:12] == sound[:12] and len(data) == len(sound)
+
+    return Reader("0.out", read_tensors, (ValueError,), mutant, sound, passes=passes)
 
 
 _BUDGET = b"""
@@ -220,14 +242,22 @@ def budget() -> Reader:
     lines = _BUDGET.strip().split(b"\n")
 
     def mutant(random_: random.Random) -> bytes:
-        if random_.random() < 0.5:
+        if random_.random() < 0.3:
             return change_bytes(random_, _BUDGET)
         changed = list(lines)
         at, other = random_.randrange(len(lines)), random_.choice(lines)
         changed[at] = lines[at].partition(b"=")[0] + b"=" + (other.partition(b"=")[2] or b" 1e400")
         return b"\n".join(changed)
 
-    return Reader("edge-embed.toml", read_budget, (BadInputError,), mutant, _BUDGET)
+    return Reader("edge-embed.toml", read_budget, (BadInputError,), mutant, _BUDGET, passes=_is_toml)
+
+
+def _is_toml(data: bytes) -> bool:
+    try:
+        tomllib.loads(data.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def report() -> Reader:
@@ -245,13 +275,9 @@ def report() -> Reader:
     sound = json.dumps(content).encode()
 
     def mutant(random_: random.Random) -> bytes:
-        if random_.random() < 0.5:
-            return change_bytes(random_, sound)
-        changed = json.loads(sound)
-        change_values(random_, changed)
-        return json.dumps(changed).encode("utf-8", "replace")
+        return (change_bytes if random_.random() < 0.3 else containers.change_json)(random_, sound)
 
-    return Reader("baseline.json", read_baseline, (BadInputError,), mutant, sound)
+    return Reader("baseline.json", read_baseline, (BadInputError,), mutant, sound, passes=containers.is_json)
 
 
 def ort_file() -> Reader:
@@ -269,9 +295,19 @@ def ort_file() -> Reader:
     sound = _written("model.ort", write)
 
     def mutant(random_: random.Random) -> bytes:
-        return change_bytes(random_, sound)
+        return (change_bytes if random_.random() < 0.3 else tflite_files.change_words)(random_, sound)
 
-    return Reader("model.ort", partial(inspect_file, verify=True), (BadInputError, ParityError), mutant, sound)
+    read, refusals = partial(inspect_file, verify=True), (BadInputError, ParityError)
+    return Reader("model.ort", read, refusals, mutant, sound, passes=_is_ort)
+
+
+def _is_ort(data: bytes) -> bool:
+    """Whether the graph of a flatbuffer, and every initializer, is where it says."""
+    try:
+        graph = InferenceSession.GetRootAs(data, 0).Model().Graph()
+        return data[4:8] == b"ORTM" and all(graph.Initializers(at).Name() for at in range(graph.InitializersLength()))
+    except Exception:
+        return False
 
 
 def _written(name: str, write: Callable[[Path], object]) -> bytes:
@@ -293,15 +329,23 @@ READERS = {
     "tflite": tflite_files.inspected,
     "tflite-validate": tflite_files.validated,
     "tflite-compress": tflite_files.compressed,
+    "counts": counts,
+    "program": fuzz_read_program.reader,
+    **importer_files.READERS,
+    **torch_files.READERS,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reader", choices=READERS)
+    parser.add_argument("readers", nargs="+", choices=[*READERS, "all"])
     add_options(parser)
     arguments, rest = parser.parse_known_args()
-    return run(READERS[arguments.reader](), arguments, rest)
+    failed = 0
+    for name in READERS if "all" in arguments.readers else arguments.readers:
+        print(name, end=": ", flush=True)
+        failed |= run(READERS[name](), arguments, rest)
+    return failed
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attacks
+import containers
 from driver import VALUES, Reader, add_options, change_bytes, change_values, run
 
 from edge_embed.errors import BadInputError
@@ -82,14 +83,16 @@ def _change_member(random_: random.Random, members: attacks.Members, pool: list[
         members[name] = change_bytes(random_, members.get(name, b"{}"))
 
 
+def reader() -> Reader:
+    """Saved programs."""
+    sound, make = attacks.pack(attacks.clean()), partial(mutant, pool=seeds())
+    return Reader("model.pt", read_program, (BadInputError,), make, sound, attacks.IMPORTED, containers.is_zip)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
-    sound = attacks.pack(attacks.clean())
-    make = partial(mutant, pool=seeds())
-    return run(
-        Reader("model.pt", read_program, (BadInputError,), make, sound, attacks.IMPORTED), *parser.parse_known_args()
-    )
+    return run(reader(), *parser.parse_known_args())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Folders that transformers wrote: the program computes what the module does; less than a model is refused."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import edge_embed
 from edge_embed import workflow
 from edge_embed.errors import BadInputError
 from edge_embed.importers.find import load_foreign
+from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.program.program import ProgramInput
 
@@ -142,7 +144,7 @@ def test_weights_that_are_cut_or_pickled_are_refused(folder: Path, tmp_path: Pat
     path = changed(folder, tmp_path / "model")
     weights = path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-9])
-    with pytest.raises(BadInputError, match=r"cannot load it .*save the whole model"):
+    with pytest.raises(BadInputError, match=r"model.safetensors: is damaged .*save the whole model"):
         load_foreign(path)
     weights.unlink()
     torch.save({}, path / "pytorch_model.bin")
@@ -188,3 +190,72 @@ def test_the_folder_is_kept(name: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is read by this command"):
         workflow.compress(path, "dpq", num_codes=16, num_groups=8, output=path / name, force=True)
     assert ((path / "model.safetensors").read_bytes(), (path / "config.json").read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"num_hidden_layers": 2**40}, "num_hidden_layers: got 1099511627776, but the files beside it have"),
+        ({"text_config": {"n_layers": 50_000}}, "n_layers: got 50000"),
+        ({"num_labels": 2**33}, "num_labels: got 8589934592"),
+        ({"hidden_size": 2**20}, "makes a model of more than .* numbers"),
+        ({"vocab_size": 2**50}, "makes a model of more than .* numbers"),
+        ({"max_position_embeddings": 2**40}, "makes a model of more than .* numbers"),
+    ],
+)
+def test_a_configuration_of_far_more_than_its_weights_is_refused(
+    folder: Path, tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        load_foreign(changed(folder, tmp_path / "model", **config))
+
+
+def test_layers_that_a_class_makes_without_end_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Whatever the key is called that a class takes the number of its layers from."""
+    with bounded(check_files(folder)), pytest.raises(BadInputError, match="makes a model of more than"):
+        torch.nn.Sequential(*(torch.nn.LayerNorm(1) for _ in range(2**40)))
+    torch.nn.Sequential(*(torch.nn.LayerNorm(1) for _ in range(3000)))  # of no concern outside
+
+
+@pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/passwd", "link.safetensors", "a/../../x", "..\\x"])
+def test_a_shard_outside_the_folder_is_refused_before_it_is_opened(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard: str
+) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (tmp_path / "secret.safetensors").write_bytes((model / "model.safetensors").read_bytes())
+    (model / "link.safetensors").symlink_to(tmp_path / "secret.safetensors")
+    index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": shard}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    monkeypatch.setattr("edge_embed.importers.transformers_size.opened", lambda path: pytest.fail(f"{path} was opened"))
+    with pytest.raises(BadInputError, match="lies outside the model's folder"):
+        load_foreign(model)
+
+
+def test_shards_of_the_hubs_cache_are_links_into_its_blobs(folder: Path, tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--me--bert" / "snapshots" / "1234"
+    blobs = snapshot.parents[1] / "blobs"
+    shutil.copytree(folder, blobs)
+    snapshot.mkdir(parents=True)
+    names = {"config.json": "config.json", "model-00001-of-00001.safetensors": "model.safetensors"}
+    for name, blob in names.items():
+        (snapshot / name).symlink_to(Path("../../blobs") / blob)
+    index = {"metadata": {}, "weight_map": {"x": "model-00001-of-00001.safetensors"}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert check_files(snapshot).tensors == check_files(folder).tensors
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "model.safetensors"])
+def test_a_pipe_in_the_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (model / name).unlink(missing_ok=True)
+    os.mkfifo(model / name)
+    with pytest.raises(BadInputError, match="is no regular file"):
+        load_foreign(model)
+
+
+@pytest.mark.parametrize("content", ["[" * 5000, "{", "[]", '{"num_hidden_layers": ' + "9" * 5000 + "}", ""])
+def test_a_configuration_that_is_no_object_is_refused(folder: Path, tmp_path: Path, content: str) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (model / "config.json").write_text(content)
+    with pytest.raises(BadInputError, match=r"config\.json"):
+        load_foreign(model)

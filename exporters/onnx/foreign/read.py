@@ -66,8 +66,11 @@ def read_foreign(path: Path) -> ForeignModel:
     """
     with damaged(path):
         model = parse_model(path)
-        if not any(item.domain in _STANDARD for item in model.opset_import):
+        versions = [item.version for item in model.opset_import if item.domain in _STANDARD]
+        if not versions:
             raise BadInputError("imports no standard operators: it has no look-ups of rows")
+        if len(versions) > 1:
+            raise BadInputError(f"imports versions {versions} of the standard operators, expected one: export it again")
         beside: dict[Path, None] = {}
         for tensor in tensors_of(model):
             with located(f"tensor {tensor.name!r:.80}"):

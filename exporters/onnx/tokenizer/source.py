@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.exporters.onnx.tokenizer.checks import MAX_ID, REMEDY, Kind, check_parts, checked_kind, parse
+from edge_embed.input_file import read_whole
+from edge_embed.packed.manifest import located
 
 Side = Literal["left", "right"]
 
@@ -104,12 +106,8 @@ def read_tokenizer(path: Path) -> TokenizerSource:
 
 
 def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise BadInputError(f"{path}: no such file: expected a tokenizer.json")
-    size = path.stat().st_size
-    if size > _LARGEST_BYTES:
-        raise BadInputError(f"{path}: got {size} bytes, expected a tokenizer.json of at most {_LARGEST_BYTES}")
-    return path.read_bytes()
+    with located(str(path)):
+        return read_whole(path, _LARGEST_BYTES, "a tokenizer.json")
 
 
 def _in_library(data: bytes) -> Any:

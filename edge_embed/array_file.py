@@ -1,0 +1,156 @@
+"""Arrays in files of numpy, ``.npy`` and ``.npz``: what a file says of its sizes is checked before memory is taken.
+
+numpy's own loader believes the header of an array, and inflates what an archive holds, however large. Here a header is
+short, an array has no more numbers than there are bytes for them, and an archive unfolds to no more than a multiple of
+its size. No objects are unpickled.
+"""
+
+import io
+import math
+import struct
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError, one_line
+from edge_embed.input_file import check_regular
+
+_MOST_HEADER = 4096  # bytes; plain arrays take 128
+_MOST_DIMENSIONS = 32
+_KINDS = "biufcSU"
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that numpy writes
+_ENCRYPTED = 1
+_ALWAYS = 16 << 20  # bytes that any archive may unfold to
+_MOST_EXPANSION = 20  # ids of a small vocabulary and their masks take a tenth of their bytes
+_BLOCK = 1 << 20
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """The array of a ``.npy`` file.
+
+    Raises:
+        BadInputError: it is no such file, is damaged or shorter than it says, or holds anything but numbers and texts.
+            The path is not named.
+    """
+    expected = "an array (.npy)"
+    size = check_regular(path, expected)
+    try:
+        with path.open("rb") as file:
+            if file.read(2) == b"PK":
+                raise BadInputError("is an archive (.npz), expected one array (.npy): numpy.save writes one")
+            file.seek(0)
+            return _array(file, size)
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+
+
+class ArrayArchive:
+    """An open ``.npz`` archive.
+
+    Attributes:
+        names: of its arrays, in its order.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, file_bytes: int) -> None:
+        self._archive, self._most = archive, max(_ALWAYS, _MOST_EXPANSION * file_bytes)
+        members = [member for member in archive.infolist() if not member.filename.endswith("/")]
+        self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        self.names: Sequence[str] = tuple(self._members)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """An array; all that are read together may take a multiple of the archive.
+
+        Raises:
+            BadInputError: it is damaged, is none, or is larger than an honest archive unfolds to.
+        """
+        member = self._members[name]
+        if member.compress_type not in _METHODS or member.flag_bits & _ENCRYPTED:
+            raise BadInputError(f"array {name:.80}: is encrypted, or compressed as numpy does not")
+        self._most -= member.file_size
+        if self._most < 0:
+            raise BadInputError(f"array {name:.80}: unfolds to {member.file_size:,} bytes: write it with numpy.savez")
+        try:
+            with self._archive.open(member) as stream:
+                array = _array(stream, member.file_size)
+                if stream.read(1):  # its checksum is compared at its end
+                    raise BadInputError("goes on after its numbers")
+        except BadInputError as error:
+            raise BadInputError(f"array {name:.80}: is damaged, or no array: {error}") from error
+        except _BROKEN as error:
+            raise BadInputError(f"array {name:.80}: is damaged ({one_line(error)})") from error
+        return array
+
+
+@contextmanager
+def opened_archive(path: Path) -> Iterator[ArrayArchive]:
+    """Open an ``.npz`` archive.
+
+    Raises:
+        BadInputError: it is none, or is damaged. The path is not named.
+    """
+    size = check_regular(path, "an archive of arrays (.npz)")
+    try:
+        archive = zipfile.ZipFile(path)
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+    except _BROKEN as error:
+        raise BadInputError(f"is no .npz archive ({one_line(error)})") from error
+    with archive:
+        yield ArrayArchive(archive, size)
+
+
+# What zipfile and zlib raise on a damaged archive.
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, OverflowError,
+    IndexError, KeyError, TypeError, struct.error,
+)  # fmt: skip
+
+
+def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
+    """The array that a stream of ``size`` bytes begins with."""
+    start = io.BytesIO(stream.read(min(size, _MOST_HEADER)))
+    shape, in_fortran_order, dtype = _header(start)
+    has, nbytes = size - start.tell(), math.prod(shape) * dtype.itemsize
+    if nbytes > has:
+        raise BadInputError(f"says {list(shape)} of {dtype}, which take {nbytes:,} bytes, but has {has:,}")
+    content, at = np.empty(nbytes, np.uint8), 0
+    while at < nbytes:
+        block = start.read(nbytes - at) or stream.read(min(_BLOCK, nbytes - at))
+        if not block:
+            raise BadInputError(f"ends after {at:,} bytes of {nbytes:,}")
+        content[at : at + len(block)] = np.frombuffer(block, np.uint8)
+        at += len(block)
+    if dtype.kind == "U" and content.view(np.dtype("u4").newbyteorder(dtype.byteorder)).max(initial=0) > sys.maxunicode:
+        raise BadInputError("holds a text with letters that there are not")  # of which str() is a SystemError
+    return content.view(dtype).reshape(shape, order="F" if in_fortran_order else "C")
+
+
+def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type as a header has them."""
+    try:
+        version = npy.read_magic(start)
+        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        if version not in readers:
+            raise BadInputError(f"has the version {version} of the format, expected 1.0 or 2.0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old spellings
+            shape, in_fortran_order, dtype = readers[version](start, max_header_size=_MOST_HEADER)
+    except BadInputError:
+        raise
+    except Exception as error:  # it is parsed as Python, with whatever error that has
+        raise BadInputError(f"has no header of an array ({one_line(error)})") from error
+    if dtype.kind not in _KINDS or not dtype.itemsize:
+        raise BadInputError(f"holds {dtype!s:.80}, expected numbers or texts")
+    is_shape = len(shape) <= _MOST_DIMENSIONS and all(type(size) is int and size >= 0 for size in shape)
+    if not is_shape or math.prod(filter(None, shape)) > 1 << 62:
+        raise BadInputError(f"has the shape {shape!s:.80}, which no array has")
+    return shape, in_fortran_order, dtype

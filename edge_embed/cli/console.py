@@ -1,0 +1,57 @@
+"""All commands, and the process that one runs in."""
+
+import os
+import sys
+from functools import partial
+
+import click
+
+from edge_embed.cli.bench import bench
+from edge_embed.cli.check import check
+from edge_embed.cli.compare import compare
+from edge_embed.cli.compress import compress
+from edge_embed.cli.doctor import doctor
+from edge_embed.cli.export import export
+from edge_embed.cli.group import Commands, tell_error
+from edge_embed.cli.inspect import inspect
+from edge_embed.cli.streams import open_streams
+from edge_embed.cli.torchrun import is_one_of_many, run_together
+from edge_embed.cli.validate import validate
+from edge_embed.errors import EdgeEmbedError
+from edge_embed.supervisor import INTERRUPTED, can_supervise, is_supervised, leave_on_signals, run_supervised
+
+# Those that open models in runtimes, and those that map files, which may become shorter meanwhile.
+_SUPERVISED = ("validate", "check", "bench", "compress", "export", "inspect")
+_SHARED = ("compress",)
+
+
+@click.group(
+    cls=Commands,
+    commands=[bench, check, compare, compress, doctor, export, inspect, validate],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="edge-embed")
+def main() -> None:
+    """Embedding tables that stay compressed, from training to the device."""
+
+
+def run_command() -> None:
+    """Run what the arguments of this process say: commands that a file can crash run in a process of their own."""
+    open_streams()
+    # ONNX Runtime would send what it does to its makers, and leave a file for that in the temporary folder.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    arguments = sys.argv[1:]
+    tell = partial(tell_error, as_json="--json" in arguments)
+    command = arguments[0] if arguments else ""
+    is_shared = command in _SHARED and is_one_of_many()
+    try:
+        if command in _SUPERVISED and not is_shared and can_supervise() and not is_supervised():
+            sys.exit(run_supervised(arguments, tell))
+        leave_on_signals()
+        if is_shared:
+            run_together(partial(main, prog_name="edge-embed"))
+        main(prog_name="edge-embed")
+    except EdgeEmbedError as error:
+        sys.exit(tell(str(error), exit_code=error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(tell("interrupted", exit_code=INTERRUPTED))

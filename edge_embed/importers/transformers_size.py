@@ -1,0 +1,164 @@
+"""What the files in the folder of a transformers model say of their sizes, before the library makes anything of them.
+
+A configuration of a few bytes can ask for any number of layers, and an index for any file. All weights of a model are
+in the folder, so it has hardly more layers, parameters and numbers than the headers of its files: what goes far beyond
+is refused where it is read, or while the model is made, on which the library itself sets no limit.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from edge_embed.errors import BadInputError
+from edge_embed.input_file import check_regular, path_beside, read_whole
+from edge_embed.packed.container import opened
+from edge_embed.packed.manifest import located
+
+_CONFIG = "config.json"
+_JSON = (_CONFIG, "generation_config.json", "model.safetensors.index.json")
+_MOST_JSON = 64 << 20
+_REPEATED = re.compile("layer|depth|block|stage")  # in keys: parts that have weights of their own, as a rule
+_LISTED = re.compile("label|expert|group|head")  # what a dimension of a weight counts
+# Tied and split weights are few times those that are stored, and a model may use a layer more than once.
+_MOST_TIMES, _ALWAYS = 8, 1000
+_MODULES = 64  # for each weight
+_NUMBERS = 1 << 26  # in masks and angles, which are made and not stored, and in the smallest models
+_CACHE = "snapshots", "blobs"  # folders of the cache of the hub, the first of links into the second
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the headers of all weights say.
+
+    Attributes:
+        tensors: how many there are.
+        numbers: in all of them.
+        largest: dimension of any.
+    """
+
+    tensors: int
+    numbers: int
+    largest: int
+
+
+def check_files(folder: Path) -> Stored:
+    """Look at the files of a model, without reading weights.
+
+    Raises:
+        BadInputError: one is no regular file, far too large or damaged, a shard lies outside the folder, or the
+            configuration counts more than there are weights for.
+    """
+    content = {name: _json(folder / name) for name in _JSON if (folder / name).exists()}
+    roots = [folder.absolute().parents[1] / _CACHE[1]] if folder.absolute().parent.name == _CACHE[0] else []
+    for name in set(_shards(content.get(_JSON[2], {}))):
+        path_beside(folder, name, "shard", *roots)
+    shapes = [shape for path in sorted(folder.glob("*.safetensors")) for shape in _shapes(path)]
+    stored = Stored(len(shapes), sum(map(prod, shapes)), max((size for shape in shapes for size in shape), default=0))
+    with located(_CONFIG):
+        _check_counts(content[_CONFIG], stored)
+    return stored
+
+
+@contextmanager
+def bounded(stored: Stored) -> Iterator[None]:
+    """Refuse a model, while this thread makes it, that is far larger than its weights.
+
+    Raises:
+        BadInputError: says which number it was.
+    """
+    thread, counted = threading.get_ident(), dict.fromkeys(("modules", "weights", "numbers"), 0)
+    most = {
+        "modules": _MODULES * (stored.tensors + _ALWAYS),
+        "weights": _MOST_TIMES * stored.tensors + _ALWAYS,
+        "numbers": _MOST_TIMES * stored.numbers + _NUMBERS,
+    }
+
+    def count(what: str, number: int) -> None:
+        if threading.get_ident() == thread:
+            counted[what] += number
+            if counted[what] > most[what]:
+                raise BadInputError(
+                    f"{_CONFIG}: makes a model of more than {most[what]:,} {what}, but the files beside it have "
+                    f"{stored.tensors:,} weights of {stored.numbers:,} numbers: they do not belong together"
+                )
+
+    def count_tensor(owner: nn.Module, name: str, tensor: Any) -> None:
+        if tensor is not None:
+            count("weights", 1)
+            count("numbers", tensor.numel())
+
+    with ExitStack() as hooks:
+        for register in (register_module_parameter_registration_hook, register_module_buffer_registration_hook):
+            hooks.callback(register(count_tensor).remove)
+        hooks.callback(register_module_module_registration_hook(lambda *_: count("modules", 1)).remove)
+        yield
+
+
+def _json(path: Path) -> Any:
+    with located(path.name):
+        try:
+            content = json.loads(read_whole(path, _MOST_JSON, "JSON of transformers"))
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, BadInputError):
+                raise
+            raise BadInputError(f"is no JSON: {error!s:.200}") from error
+        if not isinstance(content, dict):
+            raise BadInputError(f"got {content!r:.80}, expected an object")
+        return content
+
+
+def _shards(index: dict[str, Any]) -> Iterator[str]:
+    names = index.get("weight_map", {})
+    for name in names.values() if isinstance(names, dict) else [names]:
+        if not isinstance(name, str):
+            raise BadInputError(f"{_JSON[2]}: got the shard {name!r:.80}, expected the name of a file")
+        yield name
+
+
+def _shapes(path: Path) -> list[list[int]]:
+    try:
+        check_regular(path, "weights")
+        with opened(str(path)) as file:
+            return [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118 - no mapping
+    except BadInputError as error:
+        raise BadInputError(f"{path.name}: {error}: save the whole model with its save_pretrained") from error
+
+
+def _check_counts(config: dict[str, Any], stored: Stored) -> None:
+    """Refuse counts of what the library makes a list of as soon as it reads them."""
+    for key, value in _numbers(config):
+        repeated, listed = _REPEATED.search(key), _LISTED.search(key)
+        if not (repeated or listed):
+            continue
+        most = _ALWAYS + _MOST_TIMES * (stored.tensors if repeated else max(stored.tensors, stored.largest))
+        if value > most:
+            raise BadInputError(
+                f"{key:.80}: got {value}, but the files beside it have {stored.tensors} weights with at most "
+                f"{stored.largest} rows or columns, expected at most {most}: they do not belong together"
+            )
+
+
+def _numbers(content: Any) -> Iterator[tuple[str, float]]:
+    """Every number in nested objects and lists, with the key above it."""
+    waiting: list[tuple[str, Any]] = [("", content)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend((str(name), item) for name, item in value.items())
+        elif isinstance(value, list):
+            waiting.extend((key, item) for item in value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield key, value
