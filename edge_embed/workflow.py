@@ -26,6 +26,7 @@ from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.compress import (
     CompressedFile,
@@ -104,26 +105,36 @@ def load(
     inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
     factory: Factory | None = None,
+    weights: str | None = None,
     tables: Collection[str] = (),
+    reading: Reading = AS_IT_SHOWS,
 ) -> Program:
     """The program of a module, or of a file that holds one.
 
     Args:
         model: a module (then ``example_inputs`` is needed) or the path of a saved one, of the folder of one of
-            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec or safetensors.
+            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec, safetensors, npy or npz.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
         allow_pickle: run code from the file if it cannot be read otherwise.
-        factory: for a file of weights alone (a state_dict): makes the module that they are for.
-        tables: for safetensors with several tables and without a factory: the name of the one that is wanted.
+        factory: for a file of weights (a state_dict or a checkpoint): makes the module that they are for.
+        weights: where in a checkpoint they are, such as ``ema.module``, where several fit.
+        tables: for safetensors and npz with several tables and without a factory: the name of the one that is wanted.
+        reading: for word vectors: whether rows have tokens, and what becomes of those that are broken or come twice.
 
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
     """
     if not isinstance(model, nn.Module):
-        found = load_foreign(Path(model), tables, inputs) if factory is None else None
-        return load_program(Path(model), inputs, allow_pickle, factory) if found is None else found
+        if weights is not None and factory is None:
+            raise BadInputError("--weights: is for a checkpoint, with the function that makes its model: give --model")
+        found = load_foreign(Path(model), tables, inputs, reading) if factory is None else None
+        if found is not None:
+            return found
+        if reading.given:
+            raise BadInputError(f"{model}: {', '.join(reading.given)}: is for word vectors, and this is none")
+        return load_program(Path(model), inputs, allow_pickle, factory, weights)
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
@@ -334,7 +345,7 @@ def export(
     lowered = lower_program(program, progress)
     exporter, _ = TARGETS[target]
     exported = exporter(lowered, Path(output), **chosen, force=force)
-    return replace(_report(lowered, exported), tokenizer=checked)
+    return replace(_report(lowered, exported), tokenizer=checked, source=program.facts)
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:

@@ -89,6 +89,7 @@ def compress(
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(_source(model, load, wanted["modules"]), **wanted)
         draw(report)
+    out.remarks(report.source.lines())
     out.finish_with(report, lambda console: console.print(shown(report)), 0)
 
 

@@ -57,6 +57,7 @@ def export(
         place = output or model.with_suffix(f".{target}")
         sizes = _sizes(tflite_sizes) or None
         report = workflow.export(load(model), target, place, tflite_sizes=sizes, **options, progress=progress)
+    out.remarks(report.source.lines())
     out.finish(report)
 
 

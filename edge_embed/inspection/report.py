@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from edge_embed.packed.form import TableShape, TensorSpec
+from edge_embed.report.source import SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -183,6 +184,7 @@ class FileReport:
         onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
         tflite: For kind ``tflite``.
+        source: What was decided about word vectors, and what of the file a model of them would not have.
         notes: What to do with such a file.
         warnings: What other tools did to it that makes it slower or tied to one runtime.
         differences: Where the content is not what was written: exit code 3.
@@ -204,6 +206,7 @@ class FileReport:
     onnx: OnnxInfo | None = None
     torch_save: TorchSaveInfo | None = None
     tflite: TfliteInfo | None = None
+    source: SourceFacts = field(default_factory=SourceFacts)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)

@@ -58,7 +58,8 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     found, reports = job.run(job.chosen(tables, numbers))
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
-    return CompressedProgram(with_packed(program, stored), CompressReport(reports, _nbytes(program.module)))
+    report = CompressReport(reports, _nbytes(program.module), source=program.facts)
+    return CompressedProgram(with_packed(program, stored), report)
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge_embed.errors import BadInputError
 from edge_embed.program.folder_kind import folder_kind
 from edge_embed.program.kind import EMBED, EXPORTED, MATRIX, SAVE, UNPACK, FileKind
 
@@ -85,10 +86,15 @@ def kind_in(path: Path) -> FileKind | None:
     return _by_magic(start) or _by_end(path, end) or _by_structure(path, start) or _by_text(start)
 
 
-def described(path: Path) -> str:
-    """What a file is and what to do, for a message behind its path."""
+def check_runtime_file(path: Path) -> None:
+    """Refuse a file of another kind in place of one that a runtime opens; one that is missing is left to its reader.
+
+    Raises:
+        BadInputError: says what the file is.
+    """
     kind = kind_in(path)
-    return f"is no saved model and no file of word vectors: {SAVE}" if kind is None else str(kind)
+    if kind is not None and kind not in (_AT_FOUR[b"TFL3"], _AT_FOUR[b"ORTM"]):
+        raise BadInputError(f"{path}: {kind}")
 
 
 def is_safetensors(path: Path) -> bool:

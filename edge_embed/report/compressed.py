@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.source import SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -77,11 +78,13 @@ class CompressReport:
         tables: that rows are looked up of, and others that were asked for.
         dense_bytes: of all numbers of the model as it was; of an ONNX model, of its files.
         written_bytes: of the files that were written, where these are counted.
+        source: what was decided about the file of the model, and what of it is not in the model.
     """
 
     tables: tuple[CompressedTable, ...]
     dense_bytes: int
     written_bytes: int | None = None
+    source: SourceFacts = SourceFacts()
 
     @property
     def compressed_bytes(self) -> int:
@@ -101,4 +104,5 @@ class CompressReport:
                 {**asdict(table), "fidelity": None if table.fidelity is None else table.fidelity.to_json()}
                 for table in self.tables
             ],
+            "source": asdict(self.source),
         }

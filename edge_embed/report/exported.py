@@ -7,6 +7,9 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
+
+from edge_embed.report.source import SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -123,6 +126,7 @@ class ExportReport:
         frozen: dimensions with one size.
         tokenizer: in front of the model, if there is one.
         signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
+        source: what was decided about the file of the model, and what of it is not in the model.
     """
 
     files: Mapping[Path, int]
@@ -131,6 +135,7 @@ class ExportReport:
     frozen: Mapping[str, list[str]]
     tokenizer: ExportedTokenizer | None = None
     signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    source: SourceFacts = SourceFacts()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
@@ -142,6 +147,7 @@ class ExportReport:
             "frozen": dict(self.frozen),
             "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
             "signatures": {name: dict(sizes) for name, sizes in self.signatures.items()},
+            "source": asdict(self.source),
         }
 
     def render(self) -> RenderableType:
@@ -157,7 +163,8 @@ class ExportReport:
         tokenizer = [] if self.tokenizer is None else [self.tokenizer.render()]
         signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in self.signatures.items()]
         signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
-        return Group(tables, shapes, *signatures, *hints, *tokenizer, *written)
+        source = map(Text, self.source.lines())  # with names from the file
+        return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *written)
 
 
 def _spelled(sizes: Mapping[str, int]) -> str:

@@ -41,8 +41,9 @@ class SourceFacts:
     left_out: tuple[LeftOut, ...] = ()
 
     def lines(self) -> list[str]:
-        """All of it for the terminal, the last lines as a number of them where there are many."""
-        return [*self.remarks, *_shortened(map(str, self.left_out))]
+        """All of it for the terminal, without what could steer one; of many lines the first, and how many more."""
+        lines = [*self.remarks, *_shortened(map(str, self.left_out))]
+        return ["".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line) for line in lines]
 
 
 def _shortened(lines: Iterable[str]) -> list[str]:
