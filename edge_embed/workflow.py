@@ -38,6 +38,7 @@ from edge_embed.lowering.compress import (
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
 from edge_embed.program.capture import ExampleInputs
+from edge_embed.program.file_kind import check_runtime_file
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
@@ -256,9 +257,10 @@ def _rewrite(program: Program, output: Path, force: bool) -> Program:
 
 def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
     """What compresses a file that a runtime opens, whatever tool it is of; None for other files."""
-    if is_onnx_file(path):
-        return compress_onnx
-    return compress_tflite if is_tflite_file(path) else None
+    found = compress_onnx if is_onnx_file(path) else compress_tflite if is_tflite_file(path) else None
+    if found is not None:
+        check_runtime_file(path)
+    return found
 
 
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = _silent) -> LoweredProgram:
@@ -383,6 +385,7 @@ def validate(
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
+    check_runtime_file(Path(exported))
     program = model if isinstance(model, Program) else load(model, example_inputs)
     keep_inputs(
         (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
@@ -439,6 +442,9 @@ def check(
     if reference is None or file is None:
         missing = "model" if reference is None else "exported"
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
+    for runs in (file, base):
+        if runs is not None:
+            check_runtime_file(Path(runs))
     earlier = limits.baseline if baseline is None else Path(baseline)
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)

@@ -15,7 +15,7 @@ def parts_left_out(model: FastTextModel, num_columns: int) -> tuple[LeftOut, ...
         model: whose matrix was read to its end.
         num_columns: of the matrix.
     """
-    return tuple([*_output(model), *_ngrams(model, num_columns)])
+    return (*_output(model), *_ngrams(model, num_columns))
 
 
 def _output(model: FastTextModel) -> Iterator[LeftOut]:

@@ -11,7 +11,7 @@ from edge_embed.importers.fasttext_bin import read_bin
 from edge_embed.importers.fasttext_ftz import read_ftz
 from edge_embed.importers.fasttext_model import MAGIC, read_model
 from edge_embed.importers.matrix import MAGIC as NPY
-from edge_embed.importers.matrix import is_npz, read_npy, read_npz
+from edge_embed.importers.matrix import read_npy, read_npz
 from edge_embed.importers.model2vec import is_model2vec, model_in, read_model2vec
 from edge_embed.importers.program import program_of
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
@@ -25,6 +25,7 @@ from edge_embed.importers.vectors import PackedVectors, Vectors
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import read_word2vec_text
 from edge_embed.packed.manifest import located
+from edge_embed.program.file_kind import is_npz
 from edge_embed.program.program import Program, ProgramInput
 
 Reader = Callable[[], Vectors | PackedVectors]
@@ -74,7 +75,9 @@ def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | P
     if reading.has_tokens and vectors.tokens is None:
         raise BadInputError("--tokens: has no tokens, expected them before each row, or --tokens-from FILE")
     remark = tokens_beside(vectors) if isinstance(vectors, Vectors) else ""
-    return replace(vectors, facts=replace(vectors.facts, remarks=(*vectors.facts.remarks, remark))) if remark else vectors
+    if not remark:
+        return vectors
+    return replace(vectors, facts=replace(vectors.facts, remarks=(*vectors.facts.remarks, remark)))
 
 
 def is_transformers_folder(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """``.npy`` and ``.npz``: one matrix [n, d] of floats, without tokens. Nothing is unpickled.
 
-A member of ``.npz`` that numpy compressed is checked against its size in the archive's directory before memory is taken.
+A member of ``.npz`` that numpy compressed is checked against its size in the archive before memory is taken.
 """
 
 import ast
@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class _Header:
     """What an array says before its numbers: how many bytes that takes, its type, sizes and order."""
 
     num_bytes: int
-    dtype: np.dtype[np.floating]
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
     is_fortran: bool
 
@@ -52,16 +52,6 @@ class _Header:
 
     def spelled(self) -> str:
         return f"{self.dtype.name} {list(self.shape)}"
-
-
-def is_npz(path: Path) -> bool:
-    """Whether a zip archive has arrays of numpy in it, and nothing else."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except Exception:  # zipfile raises a dozen unrelated types on a damaged directory
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names[:_MOST_MEMBERS])
 
 
 def read_npy(path: Path) -> Vectors:
@@ -79,9 +69,9 @@ def read_npy(path: Path) -> Vectors:
             f"says {header.spelled()}, which takes {header.array_bytes} bytes, but has {size - header.num_bytes}: "
             "fetch it again"
         )
-    order = "F" if header.is_fortran else "C"
+    order: Literal["F", "C"] = "F" if header.is_fortran else "C"
     # A map that is never written to, though torch may: of one that forbids it torch warns.
-    array = np.memmap(path, header.dtype, "c", header.num_bytes, header.shape, order)
+    array: NDArray[Any] = np.memmap(path, header.dtype, "c", header.num_bytes, header.shape, order)
     return _vectors(array, "vectors", path)
 
 
@@ -98,7 +88,8 @@ def read_npz(path: Path, tables: Collection[str]) -> Vectors:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()[:_MOST_MEMBERS]}
-            headers = {name: _header_in(archive, member) for name, member in members.items()}
+            read = {name: _header_in(archive, member) for name, member in members.items()}
+            headers = {name: header for name, header in read.items() if header is not None}
             name = _chosen(headers, tables)
             header, member = headers[name], members[name]
             _check(header, f"{name}: ")
@@ -122,13 +113,13 @@ def _fill(file: IO[bytes], content: bytearray) -> int:
     return at
 
 
-def _vectors(array: NDArray[np.floating], name: str, path: Path) -> Vectors:
+def _vectors(array: NDArray[Any], name: str, path: Path) -> Vectors:
     table = _tensor(array)
     check_finite(table, lambda row: f"row {row}")
     return Vectors(table, None, name, path)
 
 
-def _tensor(array: NDArray[np.floating]) -> Tensor:
+def _tensor(array: NDArray[Any]) -> Tensor:
     """In the order of this machine; float64 as float32, which models have."""
     wanted = np.dtype(np.float32) if array.dtype.itemsize == 8 else array.dtype.newbyteorder("=")
     with np.errstate(over="ignore"):  # becomes an infinity, which is refused
@@ -187,8 +178,8 @@ def _check_member(header: _Header, member: zipfile.ZipInfo, name: str) -> None:
         )
 
 
-def _chosen(headers: dict[str, _Header | None], tables: Collection[str]) -> str:
-    found = [name for name, header in headers.items() if header is not None and header.is_table]
+def _chosen(headers: dict[str, _Header], tables: Collection[str]) -> str:
+    found = [name for name, header in headers.items() if header.is_table]
     shown = ", ".join(f"{name:.80}" for name in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
     if not found:
         raise BadInputError(f"has no matrix of floats among {len(headers)} arrays: expected a table of vectors [n, d]")

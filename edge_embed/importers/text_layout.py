@@ -110,9 +110,11 @@ def _has_tokens(
     """Whether rows begin with a token, and what to say of it."""
     if reading.has_tokens is not None:
         return reading.has_tokens, ""
-    without = f"a matrix without tokens: each row is {len(rows[0])} numbers (--tokens takes the first for a token)" if (
-        rows
-    ) else ""
+    without = (
+        f"a matrix without tokens: each row is {len(rows[0])} numbers (--tokens takes the first for a token)"
+        if (rows)
+        else ""
+    )
     firsts = [row[0] for row in rows]
     if not firsts or not all(map(is_number, firsts)):
         return True, ""

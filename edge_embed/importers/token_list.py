@@ -56,7 +56,7 @@ def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
         raise BadInputError(f"has {len(tokens)} tokens for {num_rows} rows: they do not belong together")
     for row, token in enumerate(tokens):
         if not token or len(token) > MAX_TOKEN_BYTES:
-            raise BadInputError(f"row {row + 1}: got a token of {len(token)} characters, expected 1 to {MAX_TOKEN_BYTES}")
+            raise BadInputError(f"row {row + 1}: got {len(token)} characters, expected 1 to {MAX_TOKEN_BYTES}")
     return tokens
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.report.source import LeftOut, SourceFacts
+from edge_embed.report.source import NO_FACTS, LeftOut, SourceFacts
 
 _LOG = logging.getLogger(__name__)
 _ROWS = 1 << 14  # at once: what is made beside a table stays small
@@ -38,7 +38,7 @@ class Vectors:
     tokens: Sequence[str] | None
     name: str
     source: Path
-    facts: SourceFacts = SourceFacts()
+    facts: SourceFacts = NO_FACTS
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PackedVectors:
     tokens: Sequence[str]
     name: str
     source: Path
-    facts: SourceFacts = SourceFacts()
+    facts: SourceFacts = NO_FACTS
 
 
 def plain_vectors(table: NDArray[np.float32], source: Path, remarks: Sequence[str] = ()) -> Vectors:

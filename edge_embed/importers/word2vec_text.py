@@ -1,4 +1,4 @@
-"""word2vec text, fastText ``.vec``, GloVe, and matrices as text: a line for each row, with a token before it or without.
+"""word2vec text, fastText ``.vec``, GloVe, and matrices as text: a line for each row, with or without a token.
 
 word2vec and fastText begin with a line of their own, ``rows columns``; GloVe does not. Tokens of GloVe may have spaces,
 so the numbers are the last fields of a line.

@@ -9,7 +9,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
-from edge_embed.program.file_kind import kind_in
+from edge_embed.program.file_kind import is_npz, kind_in
 
 Inspector = Callable[..., FileReport]
 
@@ -59,7 +59,7 @@ def _inspector(path: Path) -> Inspector:
     if not size:
         raise BadInputError(f"{path}: is empty, {_EXPECTED}")
     if start.startswith(_ZIP):
-        return _vectors if _is_npz(path) else _zip
+        return _vectors if is_npz(path) else _zip
     if _is_safetensors(start, size):
         return _packed
     if start.startswith(_PICKLE):
@@ -184,12 +184,6 @@ def _folder(path: Path, verify: bool, reading: Reading) -> FileReport:
     from edge_embed.inspection.program_file import inspect_transformers  # noqa: PLC0415
 
     return inspect_transformers(path, verify) if is_transformers_folder(path) else _vectors(path, verify, reading)
-
-
-def _is_npz(path: Path) -> bool:
-    from edge_embed.importers.matrix import is_npz  # noqa: PLC0415
-
-    return is_npz(path)
 
 
 def _vectors(path: Path, verify: bool, reading: Reading) -> FileReport:

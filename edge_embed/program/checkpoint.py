@@ -58,7 +58,7 @@ def _of_archive(archive: Archive) -> Any:
 
 
 def _of_old_file(path: Path) -> Any:
-    """A magic number, a version, facts of the machine, the object, the keys of its storages, and these in that order."""
+    """A magic number, a version, facts of the machine, the object, keys of its storages, and these in that order."""
     with path.open("rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     if read_inert(content, {}, _none) != OLD_MAGIC:  # type: ignore[arg-type]  # a map reads as a file does

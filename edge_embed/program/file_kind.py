@@ -4,7 +4,6 @@ import re
 import stat
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
@@ -104,6 +103,12 @@ def is_safetensors(path: Path) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size - 8
 
 
+def is_npz(path: Path) -> bool:
+    """Whether a zip archive holds arrays of numpy and nothing else."""
+    names = _zip_names(path) or []
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
 def _by_magic(start: bytes) -> FileKind | None:
     if start[257:262] == b"ustar":
         return FileKind("a tar archive", UNPACK)
@@ -142,9 +147,11 @@ def _by_text(start: bytes) -> FileKind | None:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return FileKind("a text in UTF-16", "save it as UTF-8")
     is_text = b"\0" not in start and _printable(start)
-    return FileKind("a text file without vectors", f"{SAVE}, or one with a token and its numbers in each line") if (
-        is_text
-    ) else None
+    return (
+        FileKind("a text file without vectors", f"{SAVE}, or one with a token and its numbers in each line")
+        if (is_text)
+        else None
+    )
 
 
 def _printable(start: bytes) -> bool:
@@ -157,10 +164,8 @@ def _printable(start: bytes) -> bool:
 
 def _zip_kind(path: Path) -> FileKind | None:
     """What a zip archive holds, by the names in it; None where torch wrote it, or it is damaged."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()[:_MOST_MEMBERS]
-    except Exception:  # zipfile raises a dozen unrelated types on a damaged directory
+    names = _zip_names(path)
+    if names is None:
         return None
     below = {name.partition("/")[2] for name in names}
     if "constants.pkl" in below or "bytecode.pkl" in below:
@@ -168,6 +173,15 @@ def _zip_kind(path: Path) -> FileKind | None:
     if "data.pkl" in below or "models/model.json" in below:
         return None
     return _zip_of(names)
+
+
+def _zip_names(path: Path) -> list[str] | None:
+    """The names in a zip archive, None of a damaged one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()[:_MOST_MEMBERS]
+    except Exception:  # zipfile raises a dozen unrelated types on a damaged directory
+        return None
 
 
 def _zip_of(names: list[str]) -> FileKind:
@@ -179,7 +193,7 @@ def _zip_of(names: list[str]) -> FileKind:
         return FileKind("a Keras model (.keras)", EXPORTED)
     if "[Content_Types].xml" in names:
         return FileKind("an Office document", EMBED)
-    if any(name.endswith(".mlpackage/Manifest.json") or name.endswith(".mlmodel") for name in names):
+    if any(name.endswith((".mlpackage/Manifest.json", ".mlmodel")) for name in names):
         return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
     if any(name.startswith("META-INF/") or name == "AndroidManifest.xml" for name in names):
         return FileKind("a Java archive or an app", EMBED)

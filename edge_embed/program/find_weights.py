@@ -142,8 +142,8 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
             for part in _OF_MODULE:
                 yield from ((name, child) for name, child in _children(state[part]) if name not in unsaved)
             return
-        for part in (value.items, state, value.values):
-            yield from _children(part)
+        for held in (value.items, state, value.values):
+            yield from _children(held)
     elif isinstance(value, dict):
         yield from ((str(key), child) for key, child in value.items() if isinstance(key, str | int))
     elif isinstance(value, list | tuple):
@@ -208,9 +208,7 @@ def _prefixes(checkpoint: Checkpoint, own: Mapping[str, Any]) -> dict[str, _Fit]
     return found
 
 
-def _chosen(
-    checkpoint: Checkpoint, prefixes: Mapping[str, _Fit], wanted: str | None
-) -> tuple[str, tuple[str, ...]]:
+def _chosen(checkpoint: Checkpoint, prefixes: Mapping[str, _Fit], wanted: str | None) -> tuple[str, tuple[str, ...]]:
     """The prefix that fits best, and others that fit as well."""
     most = max((fit.is_whole, len(fit.shaped), len(fit.named)) for fit in prefixes.values())
     best = [prefix for prefix, fit in prefixes.items() if (fit.is_whole, len(fit.shaped), len(fit.named)) == most]

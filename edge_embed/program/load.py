@@ -11,10 +11,10 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.capture import ExampleInputs, write_archive
-from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
 from edge_embed.program.checkpoint import is_old_torch_save, read_checkpoint
 from edge_embed.program.file_kind import is_safetensors, kind_in
 from edge_embed.program.find_weights import open_checkpoint
+from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
 from edge_embed.program.module_file import WITHOUT_MODEL, load_module, unpickle_module
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.reader import MODEL, program_in, read_program

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
-from edge_embed.report.source import SourceFacts
+from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.steps import step
 
 
@@ -164,7 +164,7 @@ class Program:
     vocabulary: Sequence[str] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
-    facts: SourceFacts = SourceFacts()
+    facts: SourceFacts = NO_FACTS
     release: Callable[[], None] = lambda: None
 
     @property

@@ -82,9 +82,7 @@ def load_into(factory: Factory, path: Path) -> nn.Module:
     return load_weights(factory, path).module
 
 
-def load_weights(
-    factory: Factory, path: Path, wanted: str | None = None, allow_pickle: bool = False
-) -> LoadedModule:
+def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_pickle: bool = False) -> LoadedModule:
     """A module of ``factory`` with the weights of a file: of ``torch.save``, a checkpoint too, or safetensors.
 
     Args:

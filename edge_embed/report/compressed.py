@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge_embed.report.fidelity import Fidelity
-from edge_embed.report.source import SourceFacts
+from edge_embed.report.source import NO_FACTS, SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -84,7 +84,7 @@ class CompressReport:
     tables: tuple[CompressedTable, ...]
     dense_bytes: int
     written_bytes: int | None = None
-    source: SourceFacts = SourceFacts()
+    source: SourceFacts = NO_FACTS
 
     @property
     def compressed_bytes(self) -> int:

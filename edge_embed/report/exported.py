@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from edge_embed.report.source import SourceFacts
+from edge_embed.report.source import NO_FACTS, SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -135,7 +135,7 @@ class ExportReport:
     frozen: Mapping[str, list[str]]
     tokenizer: ExportedTokenizer | None = None
     signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    source: SourceFacts = SourceFacts()
+    source: SourceFacts = NO_FACTS
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""

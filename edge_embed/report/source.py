@@ -1,4 +1,4 @@
-"""What a reader says of the file that a model came from: decisions that it took, and parts that are not in the model."""
+"""What a reader says of the file that a model came from: what it decided, and parts that are not in the model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,6 +44,9 @@ class SourceFacts:
         """All of it for the terminal, without what could steer one; of many lines the first, and how many more."""
         lines = [*self.remarks, *_shortened(map(str, self.left_out))]
         return ["".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line) for line in lines]
+
+
+NO_FACTS = SourceFacts()
 
 
 def _shortened(lines: Iterable[str]) -> list[str]:
