@@ -152,12 +152,12 @@ class TorchSaveInfo:
     """What a ``torch.save`` file shows without running it.
 
     Attributes:
-        contents: ``module``, ``state_dict`` or ``torchscript``.
+        contents: ``module``, ``state_dict``, ``checkpoint`` (weights among other things) or ``torchscript``.
         names: Classes and functions that loading it would look up, in the order of the file.
         tensor_bytes: Bytes of all tensors, or None in the old format, which has no list of them.
     """
 
-    contents: Literal["module", "state_dict", "torchscript"]
+    contents: Literal["module", "state_dict", "checkpoint", "torchscript"]
     names: list[str]
     tensor_bytes: int | None
 

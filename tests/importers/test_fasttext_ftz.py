@@ -158,7 +158,7 @@ def test_the_way_of_the_command_line(models, tmp_path, target):
 
 @names
 def test_what_is_left_out_is_listed_with_its_bytes(models, name):
-    model, path = models[name]
+    _, path = models[name]
     parts = {part.what: part for part in inspect_file(path).source.left_out}
     assert (parts["output layer"].count, "loss softmax" in parts["output layer"].reason) == (260, True)
     if name != "quantised_output":

@@ -22,6 +22,7 @@ from torch import nn
 
 from edge_embed import cli
 from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import inspect_file
 from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.find_weights import open_checkpoint
 from edge_embed.program.load import load_program
@@ -182,6 +183,19 @@ def test_without_a_factory_a_checkpoint_says_what_it_lacks(tmp_path, net):
         path = saved(tmp_path / "c.pt", content, _use_new_zipfile_serialization=is_zip)
         with pytest.raises(BadInputError, match=r"holds weights without a model.*--model package.module:function"):
             load_program(path)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_inspect_tells_a_checkpoint_from_a_module(tmp_path, net, is_zip, protocol):
+    how = {"_use_new_zipfile_serialization": is_zip, "pickle_protocol": protocol}
+    for content, kind in (
+        ({"model": net.state_dict(), "args": argparse.Namespace(lr=1)}, "checkpoint"),
+        (collections.OrderedDict(args=argparse.Namespace(lr=1)), "checkpoint"),
+        (net.state_dict(), "state_dict"),
+        (net, "module"),
+    ):
+        assert inspect_file(saved(tmp_path / "c.pt", content, **how)).torch_save.contents == kind
 
 
 def test_commands_take_weights_by_name_and_list_what_they_leave(tmp_path, net, monkeypatch):
