@@ -158,11 +158,29 @@ def _before(lines: Sequence[bytes], separator: bytes | None) -> tuple[int, Seque
     while at + 1 < len(lines) and lines[at].startswith(b"#") and not _is_row(lines[at], separator, width):
         at += 1
     names = _fields(lines[at], separator) if at + 1 < len(lines) else []
-    is_count = names[:1] == [b""] and [field.isdigit() and int(field) for field in names[1:]] == list(range(width - 1))
+    if separator is None and lines[at : at + 1] and lines[at].startswith(b"\t"):
+        names = [b"", *names]  # of an index without a name
+    is_count = (
+        _are_counted(names, width, separator is not None)
+        and at + 1 < len(lines)
+        and not _are_whole(_fields(lines[at + 1], separator))
+    )
     is_named = len(names) > 1 and len(names) in (width, width - 1) and not any(map(is_number, names[1:]))
     if at + 1 < len(lines) and (is_count or is_named) and _is_row(lines[at + 1], separator, width):
         return at + 1, names
     return at, None
+
+
+def _are_counted(names: Sequence[bytes], width: int, is_separated: bool) -> bool:
+    """Whether names of columns are 0, 1, 2, ..., as of those that have none; before them may be that of an index."""
+    counted = [b"%d" % at for at in range(width)]
+    has_index = names[:1] == [b""] or is_separated
+    return width > 1 and (list(names) == counted or (has_index and list(names[1:]) == counted[:-1]))
+
+
+def _are_whole(fields: Sequence[bytes]) -> bool:
+    """Whether all fields but the first are whole numbers: such a row may come below a row 0, 1, 2, ..."""
+    return all(found.lstrip(b"+-").isdigit() for found in fields[1:])
 
 
 def _is_row(line: bytes, separator: bytes | None, width: int) -> bool:

@@ -76,7 +76,7 @@ def kind_in(path: Path) -> FileKind | None:
             start = file.read(_START_BYTES)
             file.seek(max(0, file.seek(0, 2) - len(_TABLE_MAGIC)))
             end = file.read()
-    except OSError:
+    except (OSError, ValueError):  # of a path with a NUL too
         return None
     if not start:
         return FileKind("empty", "write or download it again")

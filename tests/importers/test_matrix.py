@@ -47,6 +47,15 @@ class TestText:
         np.testing.assert_array_equal(read(tmp_path / "n.csv")[1], TABLE)
         assert "line 1: names of columns, no row" in read(tmp_path / "n.csv")[2].remarks
 
+    @pytest.mark.parametrize(("separator", "first"), [(",", ""), ("\t", ""), (",", "index"), (";", None)])
+    def test_counted_columns_are_no_row(self, tmp_path, separator, first):
+        names = separator.join([*([] if first is None else [first]), *map(str, range(6))])
+        index = [[] if first is None else [f"w{row}"] for row in range(40)]
+        rows = [separator.join([*index[row], *map(repr, TABLE[row].tolist())]) for row in range(40)]
+        tokens, table, _ = read(written(tmp_path / "v", "\n".join([names, *rows])))
+        assert tokens == (None if first is None else [f"w{row}" for row in range(40)])
+        np.testing.assert_array_equal(table, TABLE)
+
     @pytest.mark.parametrize("header", ["", ",0,1\n", "word,x,y\n"])
     def test_csv_with_tokens_in_quotes(self, tmp_path, header):
         path = written(tmp_path / "v.csv", header + '"a,b",0.5,1\r\n"say ""so""",1.5,2\r\n<unk>,2.5,3\r\n')
