@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.inert_pickle import Inert, Items, read_inert
@@ -18,6 +20,7 @@ from edge_embed.program.stored_tensors import StoredBytes, Tensors, storage_dtyp
 
 OLD_MAGIC = 0x1950A86A20F9469CFC6C
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)
+_MOST_STORAGES = 1 << 16
 _NUMBER = struct.Struct("<q")
 
 
@@ -44,14 +47,17 @@ def _of_archive(archive: Archive) -> Any:
         raise BadInputError(f"{archive.path}: is a zip archive, but none that torch.save wrote")
     is_big_endian = "byteorder" in archive and archive.read("byteorder") == b"big"
     whole = memoryview(archive.content)
+    made: dict[tuple[str, torch.dtype], StoredBytes] = {}
 
     def storage(identity: Any) -> Any:
         _, kind, key, *_ = _checked(identity)
         dtype = storage_dtype(kind)
         if dtype is None:
             return Inert("torch.Storage")
-        begin, size = archive.span(f"data/{key}")
-        return StoredBytes(whole[begin : begin + size], dtype, is_big_endian)
+        if (key, dtype) not in made:
+            begin, size = archive.span(f"data/{key}")
+            made[key, dtype] = StoredBytes(whole[begin : begin + size], dtype, is_big_endian)
+        return made[key, dtype]
 
     tensors = Tensors(len(archive.content))
     return read_inert(io.BytesIO(archive.read("data.pkl")), tensors.rebuild, storage)
@@ -72,6 +78,7 @@ def _of_old_file(path: Path) -> Any:
     keys = read_inert(content, {}, _none)  # type: ignore[arg-type]
     spans = _spans(content, keys, sizes)
     whole = memoryview(content)
+    made: dict[tuple[int, int, torch.dtype], StoredBytes] = {}
 
     def storage(identity: Any) -> Any:
         if _is_class(identity):
@@ -86,7 +93,12 @@ def _of_old_file(path: Path) -> Any:
             if not all(type(number) is int and number >= 0 for number in (offset, count)):
                 raise ValueError("a part of a storage has an impossible size")
             first, last = first + offset * dtype.itemsize, min(last, first + (offset + count) * dtype.itemsize)
-        return StoredBytes(whole[first:last], dtype, is_big_endian)
+        place = first, last, dtype
+        if place not in made:
+            if len(made) > _MOST_STORAGES:
+                raise ValueError(f"it has more than {_MOST_STORAGES} storages")
+            made[place] = StoredBytes(whole[first:last], dtype, is_big_endian)
+        return made[place]
 
     content.seek(begin)
     return read_inert(content, Tensors(len(content)).rebuild, storage)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
@@ -85,10 +86,11 @@ def open_checkpoint(content: Any) -> Checkpoint:
     found = Checkpoint(is_mapping=isinstance(content, dict))
     found.kinds = {name: kind_of(value) for name, value in _children(content)}
     seen: set[int] = set()
+    arrays: dict[tuple[int, str], NDArray[Any]] = {}
     waiting = [("", "", content, 0, -1)]
     while waiting:
         part, path, value, depth, owner = waiting.pop()
-        tensor = value if isinstance(value, Tensor) else array_tensor(value)
+        tensor = value if isinstance(value, Tensor) else array_tensor(value, arrays)
         if tensor is not None:
             found.tensors[path] = tensor
             found.owners[path] = owner
@@ -275,8 +277,8 @@ def _left_out(checkpoint: Checkpoint, taken: set[str]) -> tuple[LeftOut, ...]:
         beside = paths.get(part, [])
         nbytes = sum(checkpoint.tensors[path].nbytes for path in beside) if beside else None
         if part not in used:
-            found.append(LeftOut(part, f"no weights of the model: {kind}", len(beside) or None, nbytes))
+            found.append(LeftOut(f"{part:.200}", f"no weights of the model: {kind:.200}", len(beside) or None, nbytes))
         elif beside:
             names = ", ".join(beside[:_NAMED]) + (", ..." if len(beside) > _NAMED else "")
-            found.append(LeftOut(f"tensors of {part}", f"of other modules: {names:.200}", len(beside), nbytes))
+            found.append(LeftOut(f"tensors of {part:.200}", f"of other modules: {names:.200}", len(beside), nbytes))
     return tuple(found)

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.program.inert_pickle import Inert, Items, Named, Rebuild
@@ -41,14 +42,21 @@ class StoredBytes:
         content: writable, such as a private map of the file.
         dtype: that its class has; of an untyped one uint8.
         is_big_endian: whether the numbers are.
+        made: tensors of all numbers, by type.
     """
 
     content: memoryview
     dtype: torch.dtype
     is_big_endian: bool = False
+    made: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def numbers(self, dtype: torch.dtype) -> Tensor:
-        """All numbers, flat; not copied, where they are aligned and of this machine."""
+        """All numbers, flat; not copied, where they are aligned and of this machine; the same for each call."""
+        if dtype not in self.made:
+            self.made[dtype] = self._numbers(dtype)
+        return self.made[dtype]
+
+    def _numbers(self, dtype: torch.dtype) -> Tensor:
         count = len(self.content) // dtype.itemsize
         if not count:
             return torch.empty(0, dtype=dtype)
@@ -106,7 +114,9 @@ class Tensors:
     def _of_class(self, rebuild: Any, kind: Any, arguments: Any, *_: Any) -> Any:
         """A tensor with attributes, or of a class of its own, as the plain one."""
         function: Callable[..., Any] | None = self.rebuild.get(rebuild.name) if isinstance(rebuild, Named) else None
-        return function(*arguments) if function is not None and isinstance(arguments, tuple) else Inert("torch.Tensor")
+        # One in another would go as deep as the file says.
+        is_plain = function not in (None, self._of_class) and isinstance(arguments, tuple)
+        return function(*arguments) if function is not None and is_plain else Inert("torch.Tensor")
 
     def _view(self, storage: StoredBytes, dtype: torch.dtype, offset: Any, size: Any, stride: Any) -> Tensor:
         self._count += 1
@@ -126,8 +136,13 @@ class Tensors:
         return storage.numbers(dtype).as_strided(size, stride, offset)
 
 
-def array_tensor(value: Any) -> Tensor | None:
-    """The tensor of a pickled numpy array of plain numbers, or None of anything else."""
+def array_tensor(value: Any, numbers: dict[tuple[int, str], NDArray[Any]]) -> Tensor | None:
+    """The tensor of a pickled numpy array of plain numbers, or None of anything else.
+
+    Args:
+        value: from a pickle.
+        numbers: those that were made, by their bytes and type: arrays over the same bytes are copied once.
+    """
     if not isinstance(value, Inert) or value.name not in _ARRAYS:
         return None
     parts = _ARRAYS[value.name](value)
@@ -140,8 +155,10 @@ def array_tensor(value: Any) -> Tensor | None:
         return None
     if math.prod(shape) * dtype.itemsize != len(content):
         return None
-    array = np.frombuffer(content, dtype).reshape(shape, order="F" if order in (True, "F") else "C")
-    return torch.from_numpy(array.astype(dtype.newbyteorder("=")))
+    key = id(content), dtype.str
+    if key not in numbers:
+        numbers[key] = np.frombuffer(content, dtype).astype(dtype.newbyteorder("="))
+    return torch.from_numpy(numbers[key].reshape(shape, order="F" if order in (True, "F") else "C"))
 
 
 def _from_state(value: Inert) -> tuple[Any, ...] | None:

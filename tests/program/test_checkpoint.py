@@ -304,6 +304,22 @@ class TestHostile:
         with pytest.raises(BadInputError, match=match):
             read_checkpoint(archive_of(tmp_path / "c.pt", stream))
 
+    @pytest.mark.parametrize("depth", [1, 5000])
+    def test_tensors_in_tensors_do_not_recurse(self, tmp_path, depth):
+        function = b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\nq\x010"  # kept as 1
+        arguments = b")q\x000" + b"(h\x01Nh\x00Ntq\x000" * depth  # kept as 0
+        path = archive_of(tmp_path / "c.pt", function + arguments + b"h\x01h\x00R.")
+        assert read_checkpoint(path).name == "torch.Tensor"
+
+    @pytest.mark.parametrize("shift", range(4))
+    def test_many_views_of_numbers_that_are_not_aligned_are_copied_once(self, tmp_path, shift):
+        view = tensor(1 << 18, 0, 4, 1)[2:-1]
+        with zipfile.ZipFile(tmp_path / "c.pt", "w") as archive:
+            archive.writestr("a" * (shift + 1) + "/data.pkl", b"\x80\x02]" + (view + b"a") * 1000 + b".")
+            archive.writestr("a" * (shift + 1) + "/data/0", bytes(1 << 20))
+        found = read_checkpoint(tmp_path / "c.pt")
+        assert len({view.untyped_storage().data_ptr() for view in found}) == 1
+
     @pytest.mark.parametrize("is_zip", [True, False])
     def test_damage_is_bad_input_and_nothing_else(self, tmp_path, net, is_zip):
         draw, path = random.Random(is_zip), tmp_path / "c.pt"
