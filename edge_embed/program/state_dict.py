@@ -164,14 +164,14 @@ def _reason(message: str) -> str:
             listed[kind] += re.findall(r'"([^"]+)"', line)
         else:
             others.append(" ".join(line.split()))
-    parts = [f"{kind} keys: {shortened(names)}" for kind, names in listed.items() if names]
+    parts = [f"{kind} keys: {_shortened(names)}" for kind, names in listed.items() if names]
     pool = listed["Unexpected"][:_COMPARED]
     near = {name: difflib.get_close_matches(name, pool, n=1) for name in listed["Missing"][:_SHOWN]}
     pairs = [f"{name} is nearest to {found[0]}" for name, found in near.items() if found]
     return f"{'; '.join([*parts, *pairs, *others]) or ' '.join(message.split()):.1000}"
 
 
-def shortened(names: Sequence[str]) -> str:
+def _shortened(names: Sequence[str]) -> str:
     """The first of many names, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(f"{name:.100}" for name in names[:_SHOWN]) + more
