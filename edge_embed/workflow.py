@@ -28,6 +28,7 @@ from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.gate.outputs import CHECK, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.inspect import inspect_file, is_onnx_file, is_tflite_file
 from edge_embed.inspection.report import FileReport
 from edge_embed.lowering.compress import (
@@ -41,6 +42,7 @@ from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.packed.manifest import located
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
+from edge_embed.program.file_kind import check_runtime_file
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
@@ -109,19 +111,23 @@ def load(
     inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
     factory: Factory | None = None,
+    weights: str | None = None,
     tables: Collection[str] = (),
+    reading: Reading = AS_IT_SHOWS,
 ) -> Program:
     """The program of a module, or of a file that holds one.
 
     Args:
         model: a module (then ``example_inputs`` is needed) or the path of a saved one, of the folder of one of
-            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec or safetensors.
+            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec, safetensors, npy or npz.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
         allow_pickle: run code from the file if it cannot be read otherwise.
-        factory: for a file of weights alone (a state_dict): makes the module that they are for.
-        tables: for safetensors with several tables and without a factory: the name of the one that is wanted.
+        factory: for a file of weights (a state_dict or a checkpoint): makes the module that they are for.
+        weights: where in a checkpoint they are, such as ``ema.module``, where several fit.
+        tables: for safetensors and npz with several tables and without a factory: the name of the one that is wanted.
+        reading: for word vectors: whether rows have tokens, and what becomes of those that are broken or come twice.
 
     Raises:
         BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
@@ -130,8 +136,14 @@ def load(
         expected = "expected a module or the path of a file: load weights into their module"
         raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
     if not isinstance(model, nn.Module):
-        found = load_foreign(Path(model), tables, inputs) if factory is None else None
-        return load_program(Path(model), inputs, allow_pickle, factory) if found is None else found
+        if weights is not None and factory is None:
+            raise BadInputError("--weights: is for a checkpoint, with the function that makes its model: give --model")
+        found = load_foreign(Path(model), tables, inputs, reading) if factory is None else None
+        if found is not None:
+            return found
+        if reading.given:
+            raise BadInputError(f"{model}: {', '.join(reading.given)}: is for word vectors, and this is none")
+        return load_program(Path(model), inputs, allow_pickle, factory, weights)
     if example_inputs is None:
         raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
@@ -302,9 +314,10 @@ def _rewrite(program: Program, output: Path, force: bool) -> Program:
 
 def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
     """What compresses a file that a runtime opens, whatever tool it is of; None for other files."""
-    if is_onnx_file(path):
-        return compress_onnx
-    return compress_tflite if is_tflite_file(path) else None
+    found = compress_onnx if is_onnx_file(path) else compress_tflite if is_tflite_file(path) else None
+    if found is not None:
+        check_runtime_file(path)
+    return found
 
 
 _OF_ZEROS = (
@@ -422,7 +435,7 @@ def export(
     exporter, _ = TARGETS[target]
     opening = Opening(target, Path(output))
     exported = exporter(lowered, Path(output), **chosen, force=force, on_written=opening if open else keep_unopened)
-    return replace(_report(lowered, exported, zeros), tokenizer=checked, opened=opening.opened)
+    return replace(_report(lowered, exported, zeros), tokenizer=checked, opened=opening.opened, source=program.facts)
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[str]) -> ExportReport:
@@ -482,6 +495,7 @@ def validate(
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
     options = options or ValidationOptions()
+    check_runtime_file(Path(exported))
     with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
         keep_inputs(
             (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
@@ -553,6 +567,9 @@ def check(
     if reference is None or file is None:
         missing = "model" if reference is None else "exported"
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
+    for runs in (file, base):
+        if runs is not None:
+            check_runtime_file(Path(runs))
     earlier = limits.baseline if baseline is None else Path(baseline)
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)

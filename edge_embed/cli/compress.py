@@ -113,6 +113,7 @@ def compress(
         wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
+    out.remarks(report.source.lines())
     out.finish(report)
 
 

@@ -75,6 +75,7 @@ def export(
         sizes = _sizes(tflite_sizes) or None
         chosen = {"tflite_sizes": sizes, "open": not no_open, **options}
         report = workflow.export(load(model), target, place, **chosen, progress=progress)
+    out.remarks(report.source.lines())
     out.finish(report)
 
 

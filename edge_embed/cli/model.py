@@ -13,6 +13,7 @@ import click
 from edge_embed.cli.output import Command
 
 if TYPE_CHECKING:
+    from edge_embed.importers.reading import Reading
     from edge_embed.program.program import Program
 
 FILE = click.Path(path_type=Path)
@@ -24,13 +25,20 @@ class Load:
 
     declared: tuple[str, ...]
     factory: str | None
+    weights: str | None
     allow_pickle: bool
+    reading: dict[str, Any]
 
     @property
     def given(self) -> list[str]:
         """The options that were given."""
-        given = {"--input": self.declared, "--model": self.factory, "--allow-pickle": self.allow_pickle}
-        return [name for name, value in given.items() if value]
+        given = {
+            "--input": self.declared,
+            "--model": self.factory,
+            "--weights": self.weights,
+            "--allow-pickle": self.allow_pickle,
+        }
+        return [*(name for name, value in given.items() if value), *reading_of(self.reading).given]
 
     def __call__(self, model: Path, tables: tuple[str, ...] = ()) -> "Program":
         """The program of a file; of one that has several tables, of those that are named."""
@@ -45,7 +53,9 @@ class Load:
                 inputs=[parse_input(text) for text in self.declared],
                 allow_pickle=self.allow_pickle,
                 factory=None if self.factory is None else import_factory(self.factory),
+                weights=self.weights,
                 tables=tables,
+                reading=reading_of(self.reading),
             )
 
     def unless_runtime(self, model: Path, tables: tuple[str, ...] = ()) -> "Path | Program":
@@ -75,12 +85,74 @@ def model_options(command: Command) -> Command:
         metavar="PACKAGE.MODULE:FUNCTION",
         help="For a state_dict: your function that makes its model. Needs --input.",
     )
+    @click.option("--weights", metavar="PATH", help="For a checkpoint: where its weights are, such as ema.module.")
     @click.option("--allow-pickle", is_flag=True, help="Load by unpickling. This runs code from the file.")
+    @reading_options
     @wraps(command)
-    def with_load(*, declared: tuple[str, ...], factory: str | None, allow_pickle: bool, **given: Any) -> None:
-        command(load=Load(declared, factory, allow_pickle), **given)
+    def with_load(
+        *,
+        declared: tuple[str, ...],
+        factory: str | None,
+        weights: str | None,
+        allow_pickle: bool,
+        reading: dict[str, Any],
+        **given: Any,
+    ) -> None:
+        command(load=Load(declared, factory, weights, allow_pickle, reading), **given)
 
     return with_load
+
+
+def reading_options(command: Command) -> Command:
+    """Those of word vectors, which become one argument: ``reading``, for `reading_of`."""
+
+    @click.option(
+        "--tokens/--no-tokens",
+        "has_tokens",
+        default=None,
+        help="For word vectors: whether a token stands before the numbers of each row. [as the file shows]",
+    )
+    @click.option(
+        "--tokens-from",
+        type=FILE,
+        metavar="FILE",
+        help="For vectors without tokens: those of their rows, a line each, metadata.tsv or JSON.",
+    )
+    @click.option(
+        "--encoding-errors",
+        type=click.Choice(["strict", "replace", "skip"]),
+        default="strict",
+        show_default=True,
+        help="For word vectors: of a token that is no UTF-8; skip leaves its row out.",
+    )
+    @click.option(
+        "--drop-duplicates", is_flag=True, help="For word vectors: leave out all rows whose token came before."
+    )
+    @wraps(command)
+    def with_reading(
+        *,
+        has_tokens: bool | None,
+        tokens_from: Path | None,
+        encoding_errors: str,
+        drop_duplicates: bool,
+        **given: Any,
+    ) -> None:
+        reading = {
+            "has_tokens": has_tokens,
+            "tokens_from": tokens_from,
+            "encoding_errors": encoding_errors,
+            "drop_duplicates": drop_duplicates,
+        }
+        command(reading=reading, **given)
+
+    return with_reading
+
+
+def reading_of(given: dict[str, Any]) -> "Reading":
+    """How word vectors are to be read, by what the options say."""
+    from edge_embed.importers.reading import Reading
+
+    return Reading(**given)
 
 
 @contextmanager

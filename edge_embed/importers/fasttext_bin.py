@@ -8,12 +8,15 @@ The vector of a word is the mean of its row and those of its n-grams, as `fastte
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.importers.fasttext_left_out import parts_left_out
 from edge_embed.importers.fasttext_model import FastTextModel
 from edge_embed.importers.ngrams import word_ngrams
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
 
 _MATRIX = struct.Struct("<2q")
@@ -23,11 +26,12 @@ _BLOCK_BYTES = 1 << 16  # of words at once
 Numbers = NDArray[np.float32]
 
 
-def read_bin(model: FastTextModel) -> Vectors:
+def read_bin(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> Vectors:
     """Read the words of a model; labels, and what makes vectors of other words, are left out.
 
     Args:
         model: one that is not quantised.
+        reading: what becomes of words that are no UTF-8.
 
     Raises:
         BadInputError: it is damaged, or holds numbers that are not finite.
@@ -36,7 +40,7 @@ def read_bin(model: FastTextModel) -> Vectors:
     model.check_matrix(num_rows, num_columns)
     what = f"a matrix of {num_rows} rows of {num_columns}"
     matrix = model.file.array("<f4", num_rows * num_columns, what).reshape(num_rows, num_columns)
-    tokens = model.tokens()
+    tokens = model.tokens(reading.encoding_errors)
     table = np.empty((len(tokens), num_columns), np.float32)
     done = 0
     for words in _blocks(model.words):
@@ -44,7 +48,9 @@ def read_bin(model: FastTextModel) -> Vectors:
             table[done : done + len(words)] = _means(model, matrix, words, done)
         done += len(words)
     check_finite(table, lambda row: f"word {row + 1} ({tokens[row]!r:.80})")
-    return unique_vectors(table, tokens, model.path)
+    vectors = unique_vectors(table, tokens, model.path, reading)
+    parts = (*vectors.facts.left_out, *parts_left_out(model, num_columns))
+    return replace(vectors, facts=replace(vectors.facts, left_out=parts))
 
 
 def _blocks(words: list[bytes]) -> Iterator[list[bytes]]:

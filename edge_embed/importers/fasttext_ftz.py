@@ -19,20 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.importers.fasttext_file import FastTextFile, damaged
+from edge_embed.importers.fasttext_left_out import parts_left_out
 from edge_embed.importers.fasttext_model import FastTextModel
+from edge_embed.importers.reading import AS_IT_SHOWS, EncodingErrors, Reading
 from edge_embed.importers.vectors import PackedVectors
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.report.source import SourceFacts
 
 _MATRIX = struct.Struct("<b2qi")
 _QUANTISER = struct.Struct("<4i")
 _CODES = 256  # centroids of a group
 
 
-def read_ftz(model: FastTextModel) -> PackedVectors:
+def read_ftz(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> PackedVectors:
     """Read all rows of a model: of words, whose tokens they have, then of the buckets that are left.
 
     Args:
         model: one that is quantised; the codes stay mapped from its file.
+        reading: what becomes of words that are no UTF-8; none can be left out.
 
     Raises:
         BadInputError: it is damaged, or holds numbers that are not finite.
@@ -51,7 +55,11 @@ def read_ftz(model: FastTextModel) -> PackedVectors:
         norms = _centroids(file, 1, 1).reshape(_CODES)
     unused = values.shape[0] * values.shape[2] - num_columns
     table = PackedDPQ(codes, values, num_groups, row_scale_codes=norm_codes, row_scales=norms, unused_columns=unused)
-    return PackedVectors(table, model.tokens(), "vectors", model.path)
+    # All rows stay, so their tokens do: a word that would be left out is refused.
+    errors: EncodingErrors = "replace" if reading.encoding_errors == "replace" else "strict"
+    tokens = [token or "" for token in model.tokens(errors)]
+    facts = SourceFacts((), parts_left_out(model, num_columns))
+    return PackedVectors(table, tokens, "vectors", model.path, facts)
 
 
 def _centroids(file: FastTextFile, num_columns: int, num_groups: int) -> NDArray[np.float32]:

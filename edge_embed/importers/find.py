@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,30 +10,41 @@ from edge_embed.errors import BadInputError
 from edge_embed.importers.fasttext_bin import read_bin
 from edge_embed.importers.fasttext_ftz import read_ftz
 from edge_embed.importers.fasttext_model import MAGIC, read_model
+from edge_embed.importers.matrix import MAGIC as NPY
+from edge_embed.importers.matrix import read_npy, read_npz
 from edge_embed.importers.model2vec import is_model2vec, model_in, read_model2vec
 from edge_embed.importers.program import program_of
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.importers.rows import header_of
 from edge_embed.importers.safetensors_file import read_safetensors
 from edge_embed.importers.stream import begin
+from edge_embed.importers.text_layout import are_rows, first_lines
+from edge_embed.importers.token_list import tokens_beside, with_tokens
 from edge_embed.importers.transformers_folder import is_transformers, read_transformers
 from edge_embed.importers.vectors import PackedVectors, Vectors
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
-from edge_embed.importers.word2vec_text import is_number, read_word2vec_text
+from edge_embed.importers.word2vec_text import read_word2vec_text
 from edge_embed.packed.manifest import located
+from edge_embed.program.file_kind import is_npz
 from edge_embed.program.program import Program, ProgramInput
 
 Reader = Callable[[], Vectors | PackedVectors]
 _START_BYTES = 1 << 16
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[ProgramInput] = ()) -> Program | None:
+def load_foreign(
+    path: Path,
+    tables: Collection[str] = (),
+    inputs: Collection[ProgramInput] = (),
+    reading: Reading = AS_IT_SHOWS,
+) -> Program | None:
     """A model of one table, if this is a file of vectors; the model of transformers in a folder; None of anything else.
 
     Args:
         path: a file, or the folder of a model2vec or transformers model.
-        tables: of a safetensors file with several tables, the name of the one that is wanted.
+        tables: of a safetensors or npz file with several tables, the name of the one that is wanted.
         inputs: what was said of the inputs of a model; of these they are known.
+        reading: what was said of vectors.
 
     Raises:
         BadInputError: the file is damaged or not understood, or the choice is not clear.
@@ -43,7 +55,7 @@ def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[Pr
             if inputs:
                 raise BadInputError("is a model of transformers, whose inputs are known: leave --input away")
             return read_transformers(path)
-        reader = _reader(path, tables)
+        reader = _reader(path, tables, reading)
         if reader is None:
             return None
         if inputs:
@@ -51,7 +63,21 @@ def load_foreign(path: Path, tables: Collection[str] = (), inputs: Collection[Pr
                 "is a file of vectors, whose input is ids: leave --input away; or, for the weights of a model, "
                 "--model package.module:function makes it"
             )
-        return program_of(reader())
+        return program_of(_finished(reader(), reading))
+
+
+def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | PackedVectors:
+    """With the tokens of another file, where these are wanted."""
+    if reading.tokens_from is not None:
+        if isinstance(vectors, PackedVectors):
+            raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out")
+        return with_tokens(vectors, reading.tokens_from, reading.encoding_errors)
+    if reading.has_tokens and vectors.tokens is None:
+        raise BadInputError("--tokens: has no tokens, expected them before each row, or --tokens-from FILE")
+    remark = tokens_beside(vectors) if isinstance(vectors, Vectors) else ""
+    if not remark:
+        return vectors
+    return replace(vectors, facts=replace(vectors.facts, remarks=(*vectors.facts.remarks, remark)))
 
 
 def is_transformers_folder(path: Path) -> bool:
@@ -59,7 +85,7 @@ def is_transformers_folder(path: Path) -> bool:
     return path.is_dir() and model_in(path) is None and is_transformers(path)
 
 
-def _reader(path: Path, tables: Collection[str]) -> Reader | None:
+def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | None:
     if path.is_dir():
         inside = model_in(path)
         return None if inside is None else _of_safetensors(inside, tables)
@@ -72,36 +98,28 @@ def _reader(path: Path, tables: Collection[str]) -> Reader | None:
         return None
     if first[8:] == b"{" and int.from_bytes(first[:8], "little") <= size - 8:
         return _of_safetensors(path, tables)
+    if first.startswith(NPY):
+        return partial(read_npy, path)
+    if first.startswith(b"PK"):
+        return partial(read_npz, path, tables) if is_npz(path) else None
     start = begin(path, _START_BYTES)
     if start.startswith(MAGIC):
-        return partial(_read_fasttext, path)
-    return _of_rows(path, start)
+        return partial(_read_fasttext, path, reading)
+    return _of_rows(path, start, reading)
 
 
-def _read_fasttext(path: Path) -> Vectors | PackedVectors:
+def _read_fasttext(path: Path, reading: Reading) -> Vectors | PackedVectors:
     model = read_model(path)
-    return read_ftz(model) if model.is_quantised else read_bin(model)
+    return read_ftz(model, reading) if model.is_quantised else read_bin(model, reading)
 
 
 def _of_safetensors(path: Path, tables: Collection[str]) -> Reader:
     return partial(read_model2vec, path) if is_model2vec(path) else partial(read_safetensors, path, tables)
 
 
-def _of_rows(path: Path, start: bytes) -> Reader | None:
+def _of_rows(path: Path, start: bytes, reading: Reading) -> Reader | None:
     """The reader of a file that has a row for each token, as text or behind a line of text."""
-    lines = start.split(b"\n")
-    if len(start) == _START_BYTES and len(lines) > 1:
-        lines.pop()  # it may be cut
+    lines = first_lines(start, _START_BYTES)
     if header_of(lines[0]) is not None:
-        return partial(read_word2vec_text if _are_rows(lines[1:]) else read_word2vec_binary, path)
-    if not _are_rows(lines):
-        return None
-    if start.startswith(_BYTE_ORDER_MARK):
-        raise BadInputError("begins with a byte order mark: save it as UTF-8 without one")
-    return partial(read_word2vec_text, path)
-
-
-def _are_rows(lines: list[bytes]) -> bool:
-    """Whether most lines have numbers behind their first field: some may be damaged."""
-    fields = [found for line in lines if (found := line.split())]
-    return 2 * sum(any(map(is_number, found[1:][-2:])) for found in fields) > len(fields)
+        return partial(read_word2vec_text if are_rows(lines[1:]) else read_word2vec_binary, path, reading)
+    return partial(read_word2vec_text, path, reading) if are_rows(lines) else None

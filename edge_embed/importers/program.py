@@ -53,4 +53,5 @@ def _program(
         (torch.randint(num_rows, _EXAMPLE, generator=generator),),
         vectors.tokens,
         source=vectors.source,
+        facts=vectors.facts,
     )

@@ -1,29 +1,41 @@
 """What files with one row after the other share: limits, and tokens from bytes."""
 
 from edge_embed.errors import BadInputError
+from edge_embed.importers.reading import EncodingErrors
 
 MAX_TOKEN_BYTES = 1 << 16
 MAX_COLUMNS = 1 << 20
+_SKIP = "--encoding-errors skip"
 
 
-def decoded(token: bytes, place: str) -> str:
-    """A token as text.
+def decoded(token: bytes, place: str, errors: EncodingErrors = "strict") -> str | None:
+    """A token as text, or None where its row is to be left out.
 
     Args:
         token: as it stands in the file.
         place: where, for messages.
+        errors: what becomes of a token that is empty or no UTF-8.
 
     Raises:
-        BadInputError: it is empty or longer than any token, or no UTF-8.
+        BadInputError: it is longer than any token; or it is empty or no UTF-8, and that is not allowed for.
     """
     if not token:
-        raise BadInputError(f"{place}: its token is empty")
+        if errors == "skip":
+            return None
+        raise BadInputError(f"{place}: its token is empty: mend it, or leave the row out with {_SKIP}")
     if len(token) > MAX_TOKEN_BYTES:
         raise BadInputError(f"{place}: got a token of {len(token)} bytes, expected at most {MAX_TOKEN_BYTES}")
     try:
         return token.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadInputError(f"{place}: the token {token!r:.80} is not UTF-8: write the file in UTF-8") from error
+        if errors == "skip":
+            return None
+        if errors == "replace":
+            return token.decode("utf-8", "replace")
+        raise BadInputError(
+            f"{place}: the token {token!r:.80} is not UTF-8: write the file in UTF-8, or leave the row out with "
+            f"{_SKIP}, or give --encoding-errors replace"
+        ) from error
 
 
 def header_of(line: bytes) -> tuple[int, int] | None:

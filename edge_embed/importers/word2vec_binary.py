@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of
 from edge_embed.importers.stream import BLOCK, begin, measure, opened
 from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
@@ -19,7 +20,7 @@ _NUMBER = np.dtype("<f4")
 _MAX_HEADER_BYTES = 64
 
 
-def read_word2vec_binary(path: Path) -> Vectors:
+def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
     """Read a binary file of vectors, plain or gzip.
 
     Raises:
@@ -40,9 +41,10 @@ def read_word2vec_binary(path: Path) -> Vectors:
                 f"{extent.num_bytes - len(header)}: fetch it again"
             )
         table = np.empty((num_rows, num_columns), np.float32)
-        tokens = [decoded(token, f"row {row + 1}") for row, token in enumerate(_records(stream, table))]
+        records = enumerate(_records(stream, table))
+        tokens = [decoded(token, f"row {row + 1}", reading.encoding_errors) for row, token in records]
     check_finite(table, lambda row: f"row {row + 1} ({tokens[row]!r:.80})")
-    return unique_vectors(table, tokens, path)
+    return unique_vectors(table, tokens, path, reading)
 
 
 def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:

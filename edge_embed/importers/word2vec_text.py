@@ -1,11 +1,9 @@
-"""word2vec text, fastText ``.vec`` and GloVe: a line for each token, which its numbers follow.
+"""word2vec text, fastText ``.vec``, GloVe, and matrices as text: a line for each row, with or without a token.
 
 word2vec and fastText begin with a line of their own, ``rows columns``; GloVe does not. Tokens of GloVe may have spaces,
 so the numbers are the last fields of a line.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -14,71 +12,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.rows import MAX_COLUMNS, MAX_TOKEN_BYTES, check_size, decoded, header_of
+from edge_embed.importers.number import is_finite_number, is_number
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
+from edge_embed.importers.rows import MAX_COLUMNS, MAX_TOKEN_BYTES, check_size, decoded
 from edge_embed.importers.stream import BLOCK, begin, measure, opened
-from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
+from edge_embed.importers.text_layout import BYTE_ORDER_MARK, Layout, layout_of
+from edge_embed.importers.vectors import Vectors, check_finite, plain_vectors, unique_vectors
 
 _MOST_DIGITS = 32  # of a number in a line, with its space
 _MAX_LINE_BYTES = MAX_TOKEN_BYTES + _MOST_DIGITS * MAX_COLUMNS
-_NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
-_FINITE = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_FIRST_LINES = 100
+_AGAIN = "fetch it again, or take the line off if all rows are there"
 
 Rows = tuple[list[bytes], NDArray[np.float32]]
 
 
-def read_word2vec_text(path: Path) -> Vectors:
+def read_word2vec_text(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
     """Read a text file of vectors, plain or gzip.
 
     Raises:
         BadInputError: a line has no token, not as many numbers as the others, or something that is no finite number;
-            or there are not as many lines as the first one says. The line is named.
+            or there are not as many lines as the first one says. The line is named. Or it is not clear whether rows
+            begin with a token.
     """
     extent = measure(path)
-    declared, num_columns = _sizes(begin(path, BLOCK))
+    layout = layout_of(path, begin(path, BLOCK), extent.num_lines, reading)
+    declared, num_columns = layout.declared, layout.num_columns
     check_size(extent.num_lines if declared is None else declared, num_columns)
     # The shortest row is a token and numbers of one digit: more rows than fit are an error of some line.
-    most = min(extent.num_lines, (extent.num_bytes + 1) // (2 + 2 * num_columns))
+    shortest = 2 * num_columns + 2 * layout.has_tokens
+    most = min(extent.num_lines, (extent.num_bytes + 1) // shortest)
     if declared is not None and declared > most:
-        raise BadInputError(f"line 1: says {declared} rows of {num_columns} numbers, the file has room for {most}")
+        raise BadInputError(
+            f"line 1: says {declared} rows of {num_columns} numbers, the file has room for {most}: {_AGAIN}"
+        )
     table = np.empty((most, num_columns), np.float32)
-    tokens: list[str] = []
-    for first, lines in _blocks(path, has_header=declared is not None):
-        rows = _parsed(lines, first, num_columns)
-        tokens += [decoded(token, f"line {first + at}") for at, token in enumerate(rows[0])]
-        table[len(tokens) - len(lines) : len(tokens)] = rows[1]
-    if declared not in (None, len(tokens)):
-        raise BadInputError(f"line 1: says {declared} rows, the file has {len(tokens)}: fetch it again")
-    return unique_vectors(table[: len(tokens)], tokens, path)
+    tokens: list[str | None] = []
+    num_rows = 0
+    for first, lines in _blocks(path, layout.first_line):
+        found, numbers = _parsed(lines, first, layout)
+        tokens += [decoded(token, f"line {first + at}", reading.encoding_errors) for at, token in enumerate(found)]
+        table[num_rows : num_rows + len(lines)] = numbers
+        num_rows += len(lines)
+    if declared not in (None, num_rows):
+        raise BadInputError(f"line 1: says {declared} rows, the file has {num_rows}: {_AGAIN}")
+    table = table[:num_rows]
+    if not layout.has_tokens:
+        return plain_vectors(table, path, layout.remarks)
+    return unique_vectors(table, tokens, path, reading, layout.remarks)
 
 
-def is_number(field: bytes) -> bool:
-    """Whether a field is a number, finite or not."""
-    return _NUMBER.fullmatch(field) is not None
-
-
-def _sizes(start: bytes) -> tuple[int | None, int]:
-    """Rows, if the first line says so, and columns."""
-    lines = start.split(b"\n")
-    if len(start) == BLOCK and len(lines) > 1:
-        lines.pop()  # it may be cut
-    lines = lines[:_FIRST_LINES]
-    header = header_of(lines[0])
-    if header is not None:
-        return header
-    counts = Counter(len(line.split()) for line in lines if line.strip())
-    usual = max(counts.values(), default=0)
-    return None, min((fields for fields, times in counts.items() if times == usual), default=0) - 1
-
-
-def _blocks(path: Path, has_header: bool) -> Iterator[tuple[int, list[bytes]]]:
+def _blocks(path: Path, first_line: int) -> Iterator[tuple[int, list[bytes]]]:
     """Number of the first line, and lines, of one block after the other; empty lines at the end are left out."""
-    number, blank = 1, 0
+    number, blank = first_line, 0
     with opened(path) as stream:
-        if has_header:
+        for _ in range(first_line - 1):
             stream.readline(_MAX_LINE_BYTES)
-            number = 2
         while lines := _lines(stream, number + blank):
+            if number + blank == 1:
+                lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
             last = len(lines)
             while last and not lines[last - 1].strip():
                 last -= 1
@@ -99,47 +90,76 @@ def _lines(stream: IO[bytes], number: int) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _parsed(lines: Sequence[bytes], first: int, num_columns: int) -> Rows:
+def _parsed(lines: Sequence[bytes], first: int, layout: Layout) -> Rows:
     """Tokens and numbers of lines."""
     try:
-        tokens, table = _rows(lines, num_columns)
+        tokens, table = _rows(lines, layout)
     except ValueError as error:
-        at, reason = _culprit(lines, num_columns)
+        at, reason = _culprit(lines, layout)
         raise BadInputError(f"line {first + at}: {reason}") from error
-    check_finite(table, lambda row: f"line {first + row} ({tokens[row]!r:.80})")
+    check_finite(table, lambda row: f"line {first + row}" + (f" ({tokens[row]!r:.80})" if tokens else ""))
     return tokens, table
 
 
-def _rows(lines: Sequence[bytes], num_columns: int) -> Rows:
-    split = [_split(line, num_columns) for line in lines]
+def _rows(lines: Sequence[bytes], layout: Layout) -> Rows:
+    split = [_split(line, layout) for line in lines]
     table = np.loadtxt([numbers for _, numbers in split], np.float32, comments=None, ndmin=2)
-    if table.shape != (len(lines), num_columns):
-        raise ValueError(f"expected {num_columns} numbers")
-    return [token for token, _ in split], table
+    if table.shape != (len(lines), layout.num_columns):
+        raise ValueError(f"expected {layout.num_columns} numbers")
+    return [token for token, _ in split if token is not None], table
 
 
-def _split(line: bytes, num_columns: int) -> tuple[bytes, bytes]:
+def _split(line: bytes, layout: Layout) -> tuple[bytes | None, bytes]:
     """The token and the numbers of a line; a ``ValueError`` says how many there are if they are too few or too many."""
-    line = line.rstrip()
+    line, num_columns = line.rstrip(), layout.num_columns
+    if not layout.has_tokens:
+        fields = layout.fields(line)
+        if len(fields) != num_columns:
+            raise ValueError(f"got {len(fields)} numbers, expected {num_columns}")
+        return None, b" ".join(fields)
+    if layout.separator is not None:
+        return _separated(line, layout.separator, num_columns)
     if line.count(b" ") == num_columns:
         token, _, numbers = line.partition(b" ")
         return token, numbers
     token, *fields = line.rsplit(None, num_columns) or [b""]
-    one_more = b" " in token and _FINITE.fullmatch(token.rpartition(b" ")[2])
-    if len(fields) != num_columns or one_more:
+    if len(fields) != num_columns or (not layout.insists and _has_one_more(token, fields)):
         raise ValueError(f"got {len(line.split()) - 1} numbers, expected {num_columns}")
     return token, b" ".join(fields)
 
 
-def _culprit(lines: Sequence[bytes], num_columns: int) -> tuple[int, str]:
+def _separated(line: bytes, separator: bytes, num_columns: int) -> tuple[bytes, bytes]:
+    """The same of a line of comma-separated values, whose token may have quotes around it and separators in it."""
+    token, *fields = line.rsplit(separator, num_columns)
+    token = token.strip()
+    if token[:1] == token[-1:] == b'"' and len(token) > 1:
+        token = token[1:-1].replace(b'""', b'"')
+    elif separator in token or len(fields) != num_columns:
+        raise ValueError(f"got {line.count(separator)} numbers, expected {num_columns}")
+    return token, b" ".join(found.strip(b'" \t') for found in fields)
+
+
+def _has_one_more(token: bytes, fields: Sequence[bytes]) -> bool:
+    """Whether what seems to be a token of several words ends in a number of the row.
+
+    A whole number is one of the token, where the numbers of the row are none.
+    """
+    last = token.rpartition(b" ")[2] if b" " in token else b""
+    return is_finite_number(last) and (not last.isdigit() or any(found.isdigit() for found in fields))
+
+
+def _culprit(lines: Sequence[bytes], layout: Layout) -> tuple[int, str]:
     """The first line that cannot be read, and why."""
+    num_columns = layout.num_columns
+    what = f"{'a token and ' if layout.has_tokens else ''}{num_columns} numbers"
     for at, line in enumerate(lines):
         try:
-            _rows([line], num_columns)
+            _rows([line], layout)
         except ValueError as error:
-            fields = line.split()
-            wrong = [field for field in fields[-num_columns:] if not is_number(field)]
+            fields = layout.fields(line)
+            wrong = [found for found in fields[-num_columns:] if not is_number(found)]
             if not fields:
-                return at, f"is empty, expected a token and {num_columns} numbers"
-            return at, f"got {wrong[0]!r:.80}, expected a number" if wrong and len(fields) > num_columns else str(error)
-    return 0, f"expected a token and {num_columns} numbers in every line from here on"
+                return at, f"is empty, expected {what}"
+            whole = len(fields) >= num_columns + layout.has_tokens
+            return at, f"got {wrong[0]!r:.80}, expected a number" if wrong and whole else str(error)
+    return 0, f"expected {what} in every line from here on"

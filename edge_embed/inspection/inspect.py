@@ -7,21 +7,25 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
+from edge_embed.program.file_kind import is_npz, kind_in
 
-Inspector = Callable[[Path, bool], FileReport]
+Inspector = Callable[..., FileReport]
 
 _ZIP = b"PK"
+_GZIP = b"\x1f\x8b"
+_FIRST_FIELD = 0x08  # of a protobuf message, a number
 _PICKLE = b"\x80"
 _ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
 _TFLITE = b"TFL3"
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
-    "model, word vectors (word2vec, GloVe, fastText, model2vec), or the folder of a transformers model"
+    "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
 )
 
 
-def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
+def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_SHOWS) -> FileReport:
     """Report what a file contains: tables, their sizes and shares, and what runs them.
 
     Args:
@@ -30,6 +34,7 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
             of word vectors, or the folder of a model2vec or transformers model.
         verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
             A saved program has a checksum on every member instead, which is always compared.
+        reading: How word vectors are read, where they do not say that themselves.
 
     Returns:
         The report; its ``exit_code`` is 3 where something differs.
@@ -39,7 +44,12 @@ def inspect_file(path: StrPath, verify: bool = False) -> FileReport:
             or not beside the model.
     """
     path = Path(path)
-    return _inspector(path)(path, verify)
+    inspector = _inspector(path)
+    if inspector in (_vectors, _folder):
+        return inspector(path, verify, reading)
+    if reading.given:
+        raise BadInputError(f"{path}: {', '.join(reading.given)}: is for word vectors, and this is none")
+    return inspector(path, verify)
 
 
 def _inspector(path: Path) -> Inspector:
@@ -49,7 +59,7 @@ def _inspector(path: Path) -> Inspector:
     if not size:
         raise BadInputError(f"{path}: is empty, {_EXPECTED}")
     if start.startswith(_ZIP):
-        return _zip
+        return _vectors if is_npz(path) else _zip
     if _is_safetensors(start, size):
         return _packed
     if start.startswith(_PICKLE):
@@ -60,9 +70,12 @@ def _inspector(path: Path) -> Inspector:
         return _tflite
     by_suffix = {".onnx": _onnx, ".tflite": _tflite, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
     suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
+    kind = kind_in(path) if suffix in by_suffix or start[0] == _FIRST_FIELD else None
+    if kind is not None and start[:2] != _GZIP:
+        raise BadInputError(f"{path}: {kind}")
     if suffix in by_suffix:
         return by_suffix[suffix]
-    if start[0] == 0x08:  # a protobuf message that begins with field 1, a number, as every ONNX model does
+    if start[0] == _FIRST_FIELD:  # a protobuf message that begins with field 1, a number, as every ONNX model does
         return _onnx
     return _vectors
 
@@ -78,7 +91,8 @@ def _start_of(path: Path) -> tuple[bytes, int]:
     except (OSError, ValueError) as error:
         if isinstance(error, BadInputError):
             raise
-        raise BadInputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        reason = kind_in(path) or f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise BadInputError(f"{path}: {reason}") from error
 
 
 def is_ort_format(start: bytes) -> bool:
@@ -127,7 +141,8 @@ def _zip(path: Path, verify: bool) -> FileReport:
         return _program(path, verify)
     if "data.pkl" in names:
         return _torch_save(path, verify)
-    raise BadInputError(f"{path}: a zip archive, but not of a model ({len(names)} members): {_EXPECTED}")
+    what = kind_in(path) or f"a zip archive, but not of a model ({len(names)} members): {_EXPECTED}"
+    raise BadInputError(f"{path}: {what}")
 
 
 def _program(path: Path, verify: bool) -> FileReport:
@@ -166,23 +181,26 @@ def _tflite(path: Path, verify: bool) -> FileReport:
     return inspect_tflite(path, verify)
 
 
-def _folder(path: Path, verify: bool) -> FileReport:
+def _folder(path: Path, verify: bool, reading: Reading) -> FileReport:
     from edge_embed.importers.find import is_transformers_folder  # noqa: PLC0415
     from edge_embed.inspection.program_file import inspect_transformers  # noqa: PLC0415
 
-    return (inspect_transformers if is_transformers_folder(path) else _vectors)(path, verify)
+    return inspect_transformers(path, verify) if is_transformers_folder(path) else _vectors(path, verify, reading)
 
 
-def _vectors(path: Path, verify: bool) -> FileReport:
+def _vectors(path: Path, verify: bool, reading: Reading) -> FileReport:
     from edge_embed.inspection.vectors_file import inspect_vectors  # noqa: PLC0415
 
-    report = inspect_vectors(path, verify)
-    if report is None and path.is_dir():
+    report = inspect_vectors(path, verify, reading)
+    if report is not None:
+        return report
+    kind = kind_in(path)
+    if kind is not None:
+        raise BadInputError(f"{path}: {kind}")
+    if path.is_dir():
         raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
-    if report is None:
-        start, _ = _start_of(path)
-        raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
-    return report
+    start, _ = _start_of(path)
+    raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
 
 
 def _onnx(path: Path, verify: bool) -> FileReport:

@@ -191,6 +191,7 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
         outputs=[PortInfo(name, "", None) for name in program.output_names],
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
+        source=program.facts,
         notes=[] if tables else [_NO_TABLE],
     )
 

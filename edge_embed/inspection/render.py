@@ -55,6 +55,8 @@ def render_file(report: FileReport, console: Console) -> None:
     for key, value in report.metadata.items():
         _line(console, f"{key:.40}: {value:.200}")
     _details(console, report)
+    for line in report.source.lines():
+        _line(console, line)
     for texts, prefix, style in (
         (report.notes, "note", ""),
         (report.warnings, "warning", "yellow"),

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.report.shown import Shown
+from edge_embed.report.source import SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -153,12 +154,12 @@ class TorchSaveInfo:
     """What a ``torch.save`` file shows without running it.
 
     Attributes:
-        contents: ``module``, ``state_dict`` or ``torchscript``.
+        contents: ``module``, ``state_dict``, ``checkpoint`` (weights among other things) or ``torchscript``.
         names: Classes and functions that loading it would look up, in the order of the file.
         tensor_bytes: Bytes of all tensors, or None in the old format, which has no list of them.
     """
 
-    contents: Literal["module", "state_dict", "torchscript"]
+    contents: Literal["module", "state_dict", "checkpoint", "torchscript"]
     names: list[str]
     tensor_bytes: int | None
 
@@ -185,6 +186,7 @@ class FileReport(Shown):
         onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
         tflite: For kind ``tflite``.
+        source: What was decided about word vectors, and what of the file a model of them would not have.
         notes: What to do with such a file.
         warnings: What other tools did to it that makes it slower or tied to one runtime.
         differences: Where the content is not what was written: exit code 3.
@@ -206,6 +208,7 @@ class FileReport(Shown):
     onnx: OnnxInfo | None = None
     torch_save: TorchSaveInfo | None = None
     tflite: TfliteInfo | None = None
+    source: SourceFacts = field(default_factory=SourceFacts)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)

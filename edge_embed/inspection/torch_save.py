@@ -15,6 +15,8 @@ from edge_embed.input_file import BoundedFile
 from edge_embed.inspection.report import FileReport, TorchSaveInfo
 
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
+_START_BYTES = 64
+_PROTOCOL, _FRAME, _DICT = b"\x80", b"\x95", b"}"  # instructions of pickles
 _MAX_PICKLE_BYTES = 64 << 20
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first of five pickles in a file from before torch 1.6
 # What the pickle of a state_dict names: containers and tensors.
@@ -28,6 +30,8 @@ _NOTES = {
     "module": f"a module as torch.save writes it: a pickle, so its tables are not listed; {_REMEDY}",
     "state_dict": "weights alone, as torch.save writes a state_dict, without the model that they belong to: "
     "build the model, call load_state_dict, and write edge_embed.save(model, 'model.pt', example_inputs)",
+    "checkpoint": "a checkpoint, weights among other things, without the model that they belong to: compress and "
+    "export take it with a function that makes that, --model package.module:function, and --input NAME:DTYPE[SIZES]",
     "torchscript": "a TorchScript archive, which is not read: take the Python model it was made from and "
     "write edge_embed.save(model, 'model.pt', example_inputs)",
 }
@@ -61,6 +65,8 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
             raise _damaged(path, f"its pickle has {members['data.pkl'].file_size} bytes")
         try:
             with archive.open(members["data.pkl"]) as file:
+                is_mapping = _is_mapping(file.read(_START_BYTES))
+                file.seek(0)
                 names = list(dict.fromkeys(_names(file)))
             broken = archive.testzip() if verify else None
         except (*_MALFORMED, zipfile.BadZipFile, OSError) as error:
@@ -68,7 +74,7 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
     if broken is not None:
         raise _damaged(path, f"the checksum of {broken} does not match")
     tensor_bytes = sum(member.file_size for name, member in members.items() if name.startswith("data/"))
-    contents = "torchscript" if "constants.pkl" in members else _contents(names)
+    contents = "torchscript" if "constants.pkl" in members else _contents(names, is_mapping)
     return _report(path, verify, TorchSaveInfo(contents, names, tensor_bytes))
 
 
@@ -86,13 +92,17 @@ def inspect_old_torch_save(path: Path, verify: bool) -> FileReport:
                     f"{path}: a pickle, and not one of torch.save: what is in it would have to be run to be "
                     "seen; write the model with edge_embed.save"
                 )
-            names = [name for _ in range(3) for name in _names(file)]  # protocol, machine, then the object
+            names = [name for _ in range(2) for name in _names(file)]  # protocol and machine
+            begin = file.tell()
+            is_mapping = _is_mapping(file.read(_START_BYTES))
+            file.seek(begin)
+            names += _names(file)
     except BadInputError:
         raise
     except (*_MALFORMED, OSError) as error:
         raise _damaged(path, str(error)) from error
     names = list(dict.fromkeys(names))
-    return _report(path, verify, TorchSaveInfo(_contents(names), names, None))
+    return _report(path, verify, TorchSaveInfo(_contents(names, is_mapping), names, None))
 
 
 def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
@@ -108,9 +118,20 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
     )
 
 
-def _contents(names: list[str]) -> Literal["module", "state_dict"]:
+def _contents(names: list[str], is_mapping: bool) -> Literal["module", "state_dict", "checkpoint"]:
     is_tensor = (name.startswith(_TENSOR_NAMES) or name.endswith("Storage") for name in names)
-    return "state_dict" if all(is_tensor) else "module"
+    if all(is_tensor):
+        return "state_dict"
+    return "checkpoint" if is_mapping else "module"
+
+
+def _is_mapping(start: bytes) -> bool:
+    """Whether a pickle that begins so is one of a ``dict`` or an ``OrderedDict``."""
+    if start[:1] == _PROTOCOL:
+        start = start[2:]
+    if start[:1] == _FRAME:
+        start = start[9:]
+    return start.startswith(_DICT) or b"OrderedDict" in start[:30]
 
 
 def _names(file: IO[bytes]) -> Iterator[str]:

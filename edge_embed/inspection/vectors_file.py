@@ -6,19 +6,20 @@ from pathlib import Path
 import numpy as np
 
 from edge_embed.importers.find import load_foreign
+from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.program_file import report_of
 from edge_embed.inspection.report import FileReport, TableInfo
 
 _NOTE = "no compressed table: edge-embed compress makes one, in a model that can be exported"
 
 
-def inspect_vectors(path: Path, verify: bool) -> FileReport | None:
+def inspect_vectors(path: Path, verify: bool, reading: Reading = AS_IT_SHOWS) -> FileReport | None:
     """Report a file of vectors, or None if this is none. It has no checksums: there is nothing to verify.
 
     Raises:
         BadInputError: It is damaged.
     """
-    program = load_foreign(path)
+    program = load_foreign(path, reading=reading)
     if program is None or program.source is None:
         return None
     size = program.source.stat().st_size

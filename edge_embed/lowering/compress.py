@@ -62,7 +62,8 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
     small = with_packed(program, stored)
-    return CompressedProgram(small, CompressReport(reports, _nbytes(program.module), _nbytes(small.module)))
+    report = CompressReport(reports, _nbytes(program.module), _nbytes(small.module), source=program.facts)
+    return CompressedProgram(small, report)
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:

@@ -11,15 +11,19 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.capture import ExampleInputs, write_archive
+from edge_embed.program.checkpoint import is_old_torch_save, read_checkpoint
+from edge_embed.program.file_kind import is_safetensors, kind_in
+from edge_embed.program.find_weights import open_checkpoint
 from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
-from edge_embed.program.module_file import load_module, unpickle_module
+from edge_embed.program.module_file import WITHOUT_MODEL, load_module, unpickle_module
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.reader import MODEL, program_in, read_program
-from edge_embed.program.state_dict import Factory, load_into
+from edge_embed.program.state_dict import Factory, load_weights
 
 _PICKLE = b"\x80"
 _WITH_MODEL = "--model package.module:function"
 _SAVE_INSTEAD = "give a file from edge_embed.save(model, path, example_inputs)"
+_FILE_OR_FOLDER = "give the path of a saved model, or a folder with config.json"
 
 
 def load_program(
@@ -27,6 +31,7 @@ def load_program(
     inputs: Sequence[ProgramInput] = (),
     allow_pickle: bool = False,
     factory: Factory | None = None,
+    weights: str | None = None,
 ) -> Program:
     """Read a model from a file of `edge_embed.save`, ``torch.export.save`` or ``torch.save``.
 
@@ -35,6 +40,7 @@ def load_program(
         inputs: for ``torch.save``, which stores no example inputs: what the model takes.
         allow_pickle: run code from a ``torch.save`` file that cannot be read otherwise.
         factory: for a file of weights alone: makes the module that they are for.
+        weights: where in a checkpoint they are, such as ``ema.module``.
 
     Raises:
         BadInputError: if the file is damaged, hostile or no model (what it is instead is named), or the
@@ -44,13 +50,18 @@ def load_program(
         program = _load(path, inputs, allow_pickle)
     else:
         _start_of(path)
-        program = _capture(path, load_into(factory, path), inputs)
+        loaded = load_weights(factory, path, weights, allow_pickle)
+        program = _capture(path, loaded.module, inputs)
+        program.facts = loaded.facts
     program.source = path
     return program
 
 
 def _load(path: Path, inputs: Sequence[ProgramInput], allow_pickle: bool) -> Program:
     start = _start_of(path)
+    kind = kind_in(path)
+    if kind is not None:
+        raise BadInputError(f"{path}: {kind}")
     if not start.startswith(b"PK"):
         if start.startswith(_PICKLE) and allow_pickle:
             return _capture(path, unpickle_module(path), inputs)
@@ -60,26 +71,25 @@ def _load(path: Path, inputs: Sequence[ProgramInput], allow_pickle: bool) -> Pro
         if inputs:
             raise BadInputError(f"{path}: is a saved program with its own example inputs: leave --input away")
         return program_in(archive)
-    if "constants.pkl" in archive:
-        raise BadInputError(f"{path}: is a TorchScript archive, which holds code: {_SAVE_INSTEAD}")
     if "data.pkl" not in archive:
         raise BadInputError(f"{path}: is a zip archive without a model: {_SAVE_INSTEAD}")
     try:
         module = load_module(archive)
-    except BadInputError:
+    except BadInputError as error:
         if not allow_pickle:
-            raise
+            _refuse_weights(path)
+            raise error from None
         module = unpickle_module(path)
     return _capture(path, module, inputs)
 
 
 def _start_of(path: Path) -> bytes:
-    if not path.exists():
-        raise BadInputError(f"{path}: there is no such file")
+    if path.is_dir() or not path.exists():
+        kind = kind_in(path)
+        missing = "there is no such file" if not path.is_dir() else f"is no file (a folder): {_FILE_OR_FOLDER}"
+        raise BadInputError(f"{path}: {kind or missing}")
     if not path.is_file():
-        raise BadInputError(
-            f"{path}: is no file (a folder or a device): give the path of a saved model, or a folder with config.json"
-        )
+        raise BadInputError(f"{path}: is no file (a device): {_FILE_OR_FOLDER}")
     try:
         if not path.stat().st_size:  # a file of /proc, which may wait for ever, says that too
             return b""
@@ -89,20 +99,28 @@ def _start_of(path: Path) -> bytes:
         raise BadInputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def _refuse_weights(path: Path) -> None:
+    """Refuse a checkpoint: weights that need a module, whatever lies beside them."""
+    try:
+        checkpoint = open_checkpoint(read_checkpoint(path))
+    except BadInputError:
+        return
+    if checkpoint.tensors and checkpoint.is_mapping:
+        raise BadInputError(f"{path}: {WITHOUT_MODEL}")
+
+
 def _foreign(path: Path, start: bytes) -> str:
     """What a file is that is no archive of torch."""
-    if not start:
-        return f"is empty: {_SAVE_INSTEAD}"
     if start.startswith(_PICKLE):
+        if is_old_torch_save(path):
+            _refuse_weights(path)
         return (
             "is a bare pickle (the torch.save format before 1.6), which can run code: refused; "
             f"{_SAVE_INSTEAD}, word vectors with gensim's save_word2vec_format, or, if you trust whoever made it, "
             "--allow-pickle runs code from the file"
         )
-    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
+    if is_safetensors(path):
         return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"
-    if start[4:8] == b"TFL3":
-        return f"is a TFLite file, exported already: {_SAVE_INSTEAD}"
     if path.suffix == ".onnx" or (
         start[:1] == b"\x08" and 0 < start[1] < 32 and start[2:3] in (b"\x12", b"\x1a", b":")
     ):

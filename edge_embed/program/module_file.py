@@ -75,6 +75,11 @@ _FUNCTIONS: list[tuple[Any, str]] = [
 ]
 _LAYER_NAMES = frozenset(f"{layer.__module__}.{layer.__qualname__}" for layer in _LAYERS)
 _NAMES = TENSOR_NAMES | {"builtins.set"} | {name for _, name in _FUNCTIONS}
+WITHOUT_MODEL = (
+    "holds weights without a model (a state_dict or a checkpoint): "
+    "name a function that makes the model, --model package.module:function; or build it, load_state_dict "
+    "into it, then edge_embed.save(model, path, example_inputs)"
+)
 _REMEDY = (
     "save the model with edge_embed.save(model, path, example_inputs), which needs no class at all; or, "
     "if you trust whoever made this file, --allow-pickle runs code from the file"
@@ -112,25 +117,29 @@ def unpickle_module(path: Path) -> nn.Module:
     Raises:
         BadInputError: if its classes cannot be imported, or it holds no module.
     """
+    return _module_in(path, unpickle(path))
+
+
+def unpickle(path: Path) -> Any:
+    """The object in any ``torch.save`` file. Runs code from the file.
+
+    Raises:
+        BadInputError: if its classes cannot be imported.
+    """
     _LOG.warning("%s: loading with --allow-pickle runs code from the file", path)
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=False)
+        return torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # the file's own code may raise anything
         raise BadInputError(
             f"{path}: cannot be unpickled ({error!s:.200}): are its classes importable here?"
         ) from error
-    return _module_in(path, loaded)
 
 
 def _module_in(path: Path, loaded: Any) -> nn.Module:
     if isinstance(loaded, nn.Module):
         return loaded
     if isinstance(loaded, dict):
-        raise BadInputError(
-            f"{path}: holds weights without a model (a state_dict or a checkpoint): "
-            "name a function that makes the model, --model package.module:function; or build it, load_state_dict "
-            "into it, then edge_embed.save(model, path, example_inputs)"
-        )
+        raise BadInputError(f"{path}: {WITHOUT_MODEL}")
     raise BadInputError(f"{path}: holds a {type(loaded).__name__}, expected a module: {_REMEDY}")
 
 

@@ -54,7 +54,7 @@ def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[st
             raise ValueError("it calls the constructor of a layer")
         on_top = False
         if name == "GLOBAL":
-            full = _full_name(str(argument))
+            full = full_name(str(argument))
             on_top = full in layers
             if not on_top and full not in allowed:
                 refused[full] = None
@@ -67,7 +67,7 @@ def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[st
     return list(refused)
 
 
-def _full_name(argument: str) -> str:
+def full_name(argument: str) -> str:
     """``builtins.set`` for ``__builtin__ set``, as the unpickler maps the names of Python 2."""
     module, _, name = argument.partition(" ")
     module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))

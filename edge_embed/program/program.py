@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
+from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
 from edge_embed.steps import step
 
@@ -153,6 +154,7 @@ class Program:
         vocabulary: the token of every id, if the model carries them.
         metadata: the user's own strings (task, tokenizer, licence, ...).
         source: the file it came from, which no export may replace.
+        facts: what was decided about that file, and what of it is not in the model.
         release: gives memory-mapped pages back to the system while a large weight is streamed.
         widened: what was in bfloat16 and is in float32 now.
     """
@@ -164,6 +166,7 @@ class Program:
     vocabulary: Sequence[str] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
+    facts: SourceFacts = NO_FACTS
     release: Callable[[], None] = lambda: None
     widened: Widened = field(default_factory=Widened)
 

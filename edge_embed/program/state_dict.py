@@ -3,32 +3,34 @@
 The file is read without running code from it; the function is the user's code and does run.
 """
 
+import difflib
 import importlib
 import logging
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from edge_embed.errors import BadInputError
-from edge_embed.input_file import BoundedFile
-from edge_embed.program.archive import Archive
-from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
+from edge_embed.packed.manifest import located
+from edge_embed.program.checkpoint import read_checkpoint
+from edge_embed.program.file_kind import is_safetensors, kind_in
+from edge_embed.program.find_weights import Weights, find_weights, open_checkpoint
+from edge_embed.program.module_file import unpickle
+from edge_embed.report.source import SourceFacts
 
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)
 
 _WEIGHTS_ALONE = "save them with torch.save(model.state_dict(), path)"
-# What wrappers of modules, DistributedDataParallel and torch.compile, put before every name.
-_PREFIXES = ("module.", "_orig_mod.")
-# Where training scripts put the weights among the epoch, the optimiser and the rest.
-_NESTED = ("state_dict", "model_state_dict", "model")
+_SHOWN = 5  # names in a message
+_COMPARED = 200
 
 
 def import_factory(name: str) -> Factory:
@@ -67,8 +69,27 @@ def import_function(name: str, option: str, example: str) -> Callable[..., Any]:
     return found
 
 
+@dataclass(frozen=True)
+class LoadedModule:
+    """A module with the weights of a file, and what was decided about that file."""
+
+    module: nn.Module
+    facts: SourceFacts
+
+
 def load_into(factory: Factory, path: Path) -> nn.Module:
-    """A module of ``factory`` with the weights of a file: ``torch.save`` of a state_dict, or safetensors.
+    """A module of ``factory`` with the weights of a file; as `load_weights`."""
+    return load_weights(factory, path).module
+
+
+def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_pickle: bool = False) -> LoadedModule:
+    """A module of ``factory`` with the weights of a file: of ``torch.save``, a checkpoint too, or safetensors.
+
+    Args:
+        factory: makes the module.
+        path: the file.
+        wanted: where in a checkpoint the weights are, such as ``ema.module``; None where only one place fits.
+        allow_pickle: run code from a file that cannot be read otherwise.
 
     Raises:
         BadInputError: if the file holds no weights, or not exactly those of the module, or the function does
@@ -80,84 +101,77 @@ def load_into(factory: Factory, path: Path) -> nn.Module:
         raise BadInputError(f"the function of --model failed: {type(error).__name__}: {error!s:.200}") from error
     if not isinstance(module, nn.Module):
         raise BadInputError(f"the function of --model returned a {type(module).__name__}, expected a torch.nn.Module")
-    weights = _without_prefixes(_weights(path), module)
+    content = _content(path, allow_pickle)
+    with located(str(path)):
+        checkpoint = open_checkpoint(content)
+        if not checkpoint.tensors:
+            raise BadInputError(f"holds no state_dict: {_WEIGHTS_ALONE}")
+        weights = find_weights(checkpoint, module, wanted)
+        try:
+            module.load_state_dict(_with_aliases(weights, module))
+        except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
+            raise BadInputError(f"does not fit the model of --model: {_reason(str(error))}") from error
+    return LoadedModule(module, SourceFacts(_remarks(path, weights), weights.left_out))
+
+
+def _content(path: Path, allow_pickle: bool) -> Any:
+    if (kind := kind_in(path)) is not None:
+        raise BadInputError(f"{path}: {kind}")
+    if is_safetensors(path):
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise BadInputError(f"{path}: is damaged: {error!s:.300}: save it again") from error
     try:
-        module.load_state_dict(_with_aliases(weights, module))
-    except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
-        reason = " ".join(str(error).split())
-        raise BadInputError(f"{path}: does not fit the model of --model: {reason:.1000}") from error
-    return module
+        return read_checkpoint(path)
+    except BadInputError:
+        if not allow_pickle:
+            raise
+        return unpickle(path)
 
 
-def _without_prefixes(weights: Mapping[str, Tensor], module: nn.Module) -> Mapping[str, Tensor]:
-    """The weights under the names that they have in the model, if it was wrapped when they were saved."""
-    own = list(module.state_dict())
-    for prefix in _PREFIXES:
-        if all(name.startswith(prefix) for name in weights) and not any(name.startswith(prefix) for name in own):
-            consume_prefix_in_state_dict_if_present(weights, prefix)  # type: ignore[arg-type]
-    return weights
+def _remarks(path: Path, weights: Weights) -> tuple[str, ...]:
+    """Which weights were taken, where that is not plain."""
+    prefix = weights.prefix.removesuffix(".")
+    remarks = [f"weights: those of {prefix!r:.200}, which is taken off their names"] if prefix else []
+    if weights.others:
+        others = ", ".join(repr(other.removesuffix(".")) for other in weights.others)
+        remarks.append(f"takes the weights of {prefix!r:.200}, not of {others:.300} (--weights chooses)")
+        _LOG.warning("%s: %s", path, remarks[-1])
+    return tuple(remarks)
 
 
-def _with_aliases(weights: Mapping[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
+def _with_aliases(weights: Weights, module: nn.Module) -> dict[str, Tensor]:
     """The weights under all names that a tied one has in the model; safetensors stores it under one of them."""
     names: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         names.setdefault(id(tensor), []).append(name)
-    found = OrderedDict(weights)
-    found._metadata = getattr(weights, "_metadata", None)  # type: ignore[attr-defined]  # the sizes that layers note
+    found = OrderedDict(weights.tensors)
+    found._metadata = weights.metadata  # type: ignore[attr-defined]  # the versions and sizes that layers note
     for same in names.values():
-        stored = [name for name in same if name in weights]
-        found |= {name: weights[stored[0]] for name in same if stored and name not in weights}
+        stored = [name for name in same if name in weights.tensors]
+        found |= {name: weights.tensors[stored[0]] for name in same if stored and name not in weights.tensors}
     return found
 
 
-def _weights(path: Path) -> Mapping[str, Tensor]:
-    try:
-        content: Any = load_file(path)
-    except (SafetensorError, OSError):
-        content = _unpickled(path)
-    if isinstance(content, Mapping):
-        content = _nested(content, path)
-    if not _is_state_dict(content):
-        raise BadInputError(f"{path}: holds no state_dict: {_WEIGHTS_ALONE}")
-    return content  # type: ignore[no-any-return]
+def _reason(message: str) -> str:
+    """What ``load_state_dict`` says, short, and with the names that are nearest to those that are missing."""
+    listed: dict[str, list[str]] = {"Missing": [], "Unexpected": []}
+    others = []
+    for line in message.split("\n\t")[1:]:
+        kind = line.split(" ", 1)[0]
+        if " key(s) in state_dict: " in line and kind in listed:
+            listed[kind] += re.findall(r'"([^"]+)"', line)
+        else:
+            others.append(" ".join(line.split()))
+    parts = [f"{kind} keys: {_shortened(names)}" for kind, names in listed.items() if names]
+    pool = listed["Unexpected"][:_COMPARED]
+    near = {name: difflib.get_close_matches(name, pool, n=1) for name in listed["Missing"][:_SHOWN]}
+    pairs = [f"{name} is nearest to {found[0]}" for name, found in near.items() if found]
+    return f"{'; '.join([*parts, *pairs, *others]) or ' '.join(message.split()):.1000}"
 
 
-def _nested(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """The weights in a checkpoint, or the content itself."""
-    taken = next((name for name in _NESTED if isinstance(content.get(name), Mapping)), None)
-    if taken is None:
-        return content
-    others = [str(name) for name, value in content.items() if name != taken and value and _is_state_dict(value)]
-    if others:
-        _LOG.warning("%s: takes the weights of %r, not of %s", path, taken, ", ".join(map(repr, others)))
-    return content[taken]  # type: ignore[no-any-return]
-
-
-def _is_state_dict(content: object) -> bool:
-    return isinstance(content, Mapping) and all(isinstance(value, Tensor) for value in content.values())
-
-
-def _unpickled(path: Path) -> Any:
-    with path.open("rb") as file:
-        is_archive = file.read(2) == b"PK"
-    archive = Archive(path) if is_archive else None  # torch.load does not compare the checksums of its members
-    try:
-        if is_archive:
-            return torch.load(path, map_location="cpu", weights_only=True)
-        with BoundedFile(path) as bounded:
-            return torch.load(bounded, map_location="cpu", weights_only=True)
-    except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
-        reason = _refused(archive) or type(error).__name__
-        raise BadInputError(f"{path}: is damaged, or holds more than weights ({reason}): {_WEIGHTS_ALONE}") from error
-
-
-def _refused(archive: Archive | None) -> str:
-    """What a checkpoint would look up beside tensors, if that can be read; torch's own message is advice to run it."""
-    if archive is None or "data.pkl" not in archive:
-        return ""
-    try:
-        names = refused_names(archive.read("data.pkl"), TENSOR_NAMES)
-    except ValueError:
-        return ""
-    return f"it needs {', '.join(sorted(names)):.200}" if names else ""
+def _shortened(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"{name:.100}" for name in names[:_SHOWN]) + more

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.shown import Shown
+from edge_embed.report.source import NO_FACTS, SourceFacts
 
 SCHEMA_VERSION = 1
 
@@ -82,11 +83,13 @@ class CompressReport(Shown):
         tables: that rows are looked up of, and others that were asked for.
         dense_bytes: of all numbers of the model as it was; of an ONNX model, of its files.
         written_bytes: of the files that were written, where these are counted.
+        source: what was decided about the file of the model, and what of it is not in the model.
     """
 
     tables: tuple[CompressedTable, ...]
     dense_bytes: int
     written_bytes: int | None = None
+    source: SourceFacts = NO_FACTS
 
     @property
     def compressed_bytes(self) -> int:
@@ -112,4 +115,5 @@ class CompressReport(Shown):
                 {**asdict(table), "fidelity": None if table.fidelity is None else table.fidelity.to_json()}
                 for table in self.tables
             ],
+            "source": asdict(self.source),
         }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from edge_embed.report.compressed import CompressedTable, CompressReport, pareto_front
 from edge_embed.report.fidelity import Fidelity
@@ -16,7 +17,8 @@ def shown(report: CompressReport) -> RenderableType:
     tables = FoldedTable(*columns, title="Tables", caption=f"The whole model: {sizes}")
     for table in report.tables:
         tables.add_row(*_cells(table))
-    return Group(tables, *(part for table in report.tables for part in _details(table)))
+    details = (part for table in report.tables for part in _details(table))
+    return Group(tables, *details, *map(Text, report.source.lines()))
 
 
 def _cells(table: CompressedTable) -> list[str]:

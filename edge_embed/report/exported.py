@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from edge_embed.report.shown import FoldedTable, Shown
+from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
 
 SCHEMA_VERSION = 1
@@ -151,6 +153,7 @@ class ExportReport(Shown):
         signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
         opened: where the file was opened before it got its name.
         widened: what the model has in bfloat16 and the file in float32.
+        source: what was decided about the file of the model, and what of it is not in the model.
     """
 
     files: Mapping[Path, int]
@@ -161,6 +164,7 @@ class ExportReport(Shown):
     signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     opened: Opened = field(default_factory=Opened)
     widened: Widened = field(default_factory=Widened)
+    source: SourceFacts = NO_FACTS
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with stable keys."""
@@ -174,6 +178,7 @@ class ExportReport(Shown):
             "signatures": {name: dict(sizes) for name, sizes in self.signatures.items()},
             "opened": asdict(self.opened),
             "widened": asdict(self.widened),
+            "source": asdict(self.source),
         }
 
     def render(self) -> RenderableType:
@@ -191,7 +196,8 @@ class ExportReport(Shown):
         signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
         widened = [self.widened.render()] if self.widened else []
         opened = [line] if (line := self.opened.render()) else []
-        return Group(tables, shapes, *signatures, *hints, *tokenizer, *widened, *written, *opened)
+        source = map(Text, self.source.lines())  # with names from the file
+        return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *written, *opened)
 
 
 def _spelled(sizes: Mapping[str, int]) -> str:

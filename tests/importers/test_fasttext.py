@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.find import load_foreign
+from edge_embed.inspection.inspect import inspect_file
 
 WORDS = ["running", "runner", "ran", "straße", "日本語", "naïve", "Ωμέγα", "🙂x", "a", "of", *map(str, range(40))]
 
@@ -55,6 +56,20 @@ class TestTrained:
         model.save_model(str(tmp_path / "m.bin"))
         assert_as_fasttext(tmp_path / "m.bin", model)
         assert not any(token.startswith("__label__") for token in read(tmp_path / "m.bin")[0])
+
+    @pytest.mark.parametrize("loss", ["hs", "ns", "softmax", "ova"])
+    def test_what_a_classifier_loses_is_listed_with_its_bytes(self, text, tmp_path, loss):
+        path = tmp_path / "m"
+        model = trained(fasttext.train_supervised, str(text), loss=loss, wordNgrams=2, minn=2, maxn=3)
+        model.save_model(str(path))
+        parts = {part.what: part for part in inspect_file(path).source.left_out}
+        matrix = 4 * np.prod(model.get_output_matrix().shape)
+        assert matrix <= parts["output layer"].nbytes < matrix + 64  # with its sizes
+        assert f"3 labels, loss {loss}:" in parts["output layer"].reason
+        assert parts["labels"].nbytes == 3 * (len("__label__0") + 1 + 9)
+        assert ("hierarchy" in parts) == (loss == "hs")
+        assert "2 to 3 characters and of 2 to 2 words" in parts["n-gram buckets"].reason
+        assert parts["n-gram buckets"].nbytes == 300 * 10 * 4
 
     def test_a_vec_file_too(self, text, tmp_path):
         model = trained(fasttext.train_unsupervised, str(text), minCount=1)

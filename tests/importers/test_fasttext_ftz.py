@@ -156,6 +156,24 @@ def test_the_way_of_the_command_line(models, tmp_path, target):
         assert done.exit_code == 0, done.output
 
 
+@names
+def test_what_is_left_out_is_listed_with_its_bytes(models, name):
+    _, path = models[name]
+    parts = {part.what: part for part in inspect_file(path).source.left_out}
+    assert (parts["output layer"].count, "loss softmax" in parts["output layer"].reason) == (260, True)
+    if name != "quantised_output":
+        assert parts["output layer"].nbytes == 4 * 260 * DIM + 17
+    assert ("n-gram map" in parts) == ("ngrams" in name)
+    if "ngrams" in name:
+        assert parts["n-gram map"].nbytes == (8 * parts["n-gram map"].count if "pruned" in name else 0)
+
+
+def test_an_export_says_what_it_leaves_out(models, tmp_path):
+    done = run("export", models["plain"][1], "--target", "onnx", "-o", tmp_path / "m.onnx", "--json")
+    (output, labels) = json.loads(done.stdout)["source"]["left_out"]
+    assert (output["what"], labels["what"], labels["count"]) == ("output layer", "labels", 260)
+
+
 @pytest.mark.parametrize(("verify", "status"), [(False, "not checked"), (True, "no hash")])
 def test_inspect_says_what_it_is(models, verify, status):
     model, path = models["narrow_norms"]

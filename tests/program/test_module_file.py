@@ -149,7 +149,7 @@ def scripted() -> bytes:
         (b"\x08\x0a\x12\x07pytorch" + bytes(40), "ONNX file"),
         (b"\x1c\x00\x00\x00TFL3" + bytes(40), "TFLite file"),
         (scripted(), "TorchScript archive"),
-        (attacks.pack({"a": b"x"}), "without a model"),
+        (attacks.pack({"a": b"x"}), "zip archive of 1 files"),
         (b"PK\x03\x04" + bytes(100), "damaged"),
     ],
 )
@@ -161,7 +161,7 @@ def test_other_files_are_named(content: bytes, match: str, path: Path) -> None:
 
 
 def test_folders_and_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="is no file"):
+    with pytest.raises(BadInputError, match="is an empty folder"):
         load(tmp_path)
     with pytest.raises(BadInputError, match="no such file"):
         load(tmp_path / "none.pt")

@@ -1,0 +1,214 @@
+"""How the lines of a text file of vectors are made: separator, lines before the rows, columns, tokens or none.
+
+A matrix without tokens looks like vectors whose tokens are numbers. A first line ``rows columns`` tells them apart; a
+first column with decimals is a part of the rows; one of whole numbers may be either, and is asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.number import is_number
+from edge_embed.importers.reading import Reading
+from edge_embed.importers.rows import header_of
+from edge_embed.importers.stream import BLOCK, opened
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SEPARATORS = (b",", b";")
+_SAMPLE = 100  # lines
+_NAMES = frozenset(b"token word label name term item id key index node entity".split())
+_WHICH = (
+    "every row begins with a whole number, which may be its token or a part of its numbers: --no-tokens takes it for a "
+    "number, --tokens for a token"
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text file is made.
+
+    Attributes:
+        separator: of fields; None for white space.
+        first_line: the number of the first row's line, from 1 on.
+        declared: rows, as the first line says; None where it does not.
+        num_columns: of a row.
+        has_tokens: whether rows begin with a token.
+        insists: whether the user said so, of tokens.
+        remarks: what was decided.
+    """
+
+    separator: bytes | None
+    first_line: int
+    declared: int | None
+    num_columns: int
+    has_tokens: bool
+    insists: bool = False
+    remarks: tuple[str, ...] = field(default=())
+
+    def fields(self, line: bytes) -> list[bytes]:
+        """The fields of a line."""
+        return _fields(line, self.separator)
+
+
+def first_lines(start: bytes, size: int) -> list[bytes]:
+    """The whole lines of the first bytes of a file, of which at most ``size`` were read."""
+    lines = start.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+    if len(start) == size and len(lines) > 1:
+        lines.pop()  # it may be cut
+    return lines
+
+
+def are_rows(lines: Sequence[bytes]) -> bool:
+    """Whether most lines have numbers behind their first field: some may be damaged."""
+    full = [line for line in lines if line.strip()]
+    if 2 * sum(any(map(is_number, line.split()[1:][-2:])) for line in full) > len(full):
+        return True
+    return any(2 * _score(full, separator) > len(full) for separator in _SEPARATORS)
+
+
+def layout_of(path: Path, start: bytes, num_lines: int, reading: Reading) -> Layout:
+    """Look at the first lines of a file, and where they leave it open at all others.
+
+    Args:
+        path: of the file.
+        start: its first bytes, uncompressed, at most `BLOCK`.
+        num_lines: of the whole file.
+        reading: what the user says.
+
+    Raises:
+        BadInputError: it is not clear whether rows have tokens.
+    """
+    lines = first_lines(start, BLOCK)[:_SAMPLE]
+    header = header_of(lines[0])
+    if header is not None and reading.has_tokens is False and header[1] == 2 and header[0] != num_lines - 1:
+        header = None  # the first row of a matrix of two columns
+    separator = _separator(lines[header is not None :])
+    before, names = (1, None) if header is not None else _before(lines, separator)
+    rows = [found for line in lines[before:] if (found := _fields(line, separator))]
+    width = _usual([len(row) for row in rows])
+    declared, columns = header if header is not None else (None, None)
+    has_tokens, remark = _has_tokens(path, rows, columns, names, separator, before, reading)
+    remarks = [remark] if remark else []
+    if before and header is None:
+        remarks.append(f"lines 1 to {before}: left out, no row" if before > 1 else "line 1: names of columns, no row")
+    num_columns = columns if columns is not None else width - has_tokens
+    insists = reading.has_tokens is True
+    return Layout(separator, before + 1, declared, num_columns, has_tokens, insists, tuple(remarks))
+
+
+def _has_tokens(
+    path: Path,
+    rows: Sequence[Sequence[bytes]],
+    columns: int | None,
+    names: Sequence[bytes] | None,
+    separator: bytes | None,
+    before: int,
+    reading: Reading,
+) -> tuple[bool, str]:
+    """Whether rows begin with a token, and what to say of it."""
+    if reading.has_tokens is not None:
+        return reading.has_tokens, ""
+    without = (
+        f"a matrix without tokens: each row is {len(rows[0])} numbers (--tokens takes the first for a token)"
+        if (rows)
+        else ""
+    )
+    firsts = [row[0] for row in rows]
+    if not firsts or not all(map(is_number, firsts)):
+        return True, ""
+    if columns is not None:
+        is_matrix = _usual([len(row) for row in rows]) == columns
+        return not is_matrix, without if is_matrix else ""
+    if names is not None and names[0].strip(b'" ').lower().removesuffix(b"s") in _NAMES | {b""}:
+        return True, ""
+    if not _all_numbers(path, separator, before):
+        return True, ""
+    with_decimals = sum(not first.lstrip(b"+-").isdigit() for first in firsts)
+    if 2 * with_decimals <= len(firsts):
+        raise BadInputError(_WHICH)
+    return False, without
+
+
+def _all_numbers(path: Path, separator: bytes | None, before: int) -> bool:
+    """Whether the first field of every line is a number; the first that is none ends the search."""
+    with opened(path) as stream:
+        rest = b""
+        for _ in range(before):
+            stream.readline(BLOCK)
+        while block := stream.read(BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            if not _begin_with_numbers(lines, separator):
+                return False
+            rest = rest[:BLOCK]
+        return _begin_with_numbers([rest], separator)
+
+
+def _begin_with_numbers(lines: Iterable[bytes], separator: bytes | None) -> bool:
+    fields = (line.removeprefix(BYTE_ORDER_MARK).split(separator, 1) for line in lines if line.strip())
+    return all(is_number(found[0].strip(b'" \t')) for found in fields)
+
+
+def _before(lines: Sequence[bytes], separator: bytes | None) -> tuple[int, Sequence[bytes] | None]:
+    """How many lines come before the rows, and the names of the columns if the last of them has these."""
+    widths = [len(_fields(line, separator)) for line in lines if line.strip()]
+    width = _usual(widths)
+    at = 0
+    while at + 1 < len(lines) and lines[at].startswith(b"#") and not _is_row(lines[at], separator, width):
+        at += 1
+    names = _fields(lines[at], separator) if at + 1 < len(lines) else []
+    if separator is None and lines[at : at + 1] and lines[at].startswith(b"\t"):
+        names = [b"", *names]  # of an index without a name
+    is_count = (
+        _are_counted(names, width, separator is not None)
+        and at + 1 < len(lines)
+        and not _are_whole(_fields(lines[at + 1], separator))
+    )
+    is_named = len(names) > 1 and len(names) in (width, width - 1) and not any(map(is_number, names[1:]))
+    if at + 1 < len(lines) and (is_count or is_named) and _is_row(lines[at + 1], separator, width):
+        return at + 1, names
+    return at, None
+
+
+def _are_counted(names: Sequence[bytes], width: int, is_separated: bool) -> bool:
+    """Whether names of columns are 0, 1, 2, ..., as of those that have none; before them may be that of an index."""
+    counted = [b"%d" % at for at in range(width)]
+    has_index = names[:1] == [b""] or is_separated
+    return width > 1 and (list(names) == counted or (has_index and list(names[1:]) == counted[:-1]))
+
+
+def _are_whole(fields: Sequence[bytes]) -> bool:
+    """Whether all fields but the first are whole numbers: such a row may come below a row 0, 1, 2, ..."""
+    return all(found.lstrip(b"+-").isdigit() for found in fields[1:])
+
+
+def _is_row(line: bytes, separator: bytes | None, width: int) -> bool:
+    """Whether a line has numbers behind its first field, as many as the others."""
+    found = _fields(line, separator)
+    return len(found) >= width and all(map(is_number, found[len(found) - width + 1 :]))
+
+
+def _separator(lines: Sequence[bytes]) -> bytes | None:
+    full = [line for line in lines if line.strip()]
+    best = max(_SEPARATORS, key=lambda separator: _score(full, separator))
+    return best if _score(full, best) > _score(full, None) else None
+
+
+def _score(lines: Sequence[bytes], separator: bytes | None) -> int:
+    """In how many lines the last two fields, or the last of two, are numbers."""
+    split = [_fields(line, separator) for line in lines]
+    return sum(len(found) > 1 and all(map(is_number, found[1:][-2:])) for found in split)
+
+
+def _fields(line: bytes, separator: bytes | None) -> list[bytes]:
+    if separator is None:
+        return line.split()
+    return [found.strip(b'" \t\r') for found in line.split(separator)] if line.strip() else []
+
+
+def _usual(counts: Sequence[int]) -> int:
+    """The most common number of fields; of several the smallest, as tokens may have spaces."""
+    times = Counter(counts)
+    most = max(times.values(), default=0)
+    return min((count for count, seen in times.items() if seen == most), default=0)

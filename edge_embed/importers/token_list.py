@@ -1,0 +1,87 @@
+"""Tokens of rows from a file of their own: a line each, a projector's ``metadata.tsv``, or JSON."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.reading import EncodingErrors
+from edge_embed.importers.rows import MAX_TOKEN_BYTES
+from edge_embed.importers.vectors import Vectors
+from edge_embed.packed.manifest import located
+
+_LARGEST = 1 << 30
+_COLUMNS = ("token", "word", "label", "name", "term", "title")  # of metadata.tsv, by what they are called
+_BESIDE = "metadata.tsv"
+
+
+def with_tokens(vectors: Vectors, tokens_from: Path, errors: EncodingErrors) -> Vectors:
+    """Vectors with the tokens of a file.
+
+    Raises:
+        BadInputError: they have tokens; or there is not one for each row, or one for two of them.
+    """
+    if vectors.tokens is not None:
+        raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out, or --no-tokens")
+    with located(str(tokens_from)):
+        tokens = _tokens(tokens_from, len(vectors.table), errors)
+        if len(set(tokens)) < len(tokens):
+            seen: set[str] = set()
+            again = next(token for token in tokens if token in seen or seen.add(token))  # type: ignore[func-returns-value]
+            raise BadInputError(f"has {again!r:.80} for two rows, expected a token for each: make them different")
+    return replace(vectors, tokens=tokens)
+
+
+def tokens_beside(vectors: Vectors) -> str:
+    """The remark that tokens lie in the file that the embedding projector calls so; empty if they do not."""
+    beside = vectors.source.parent / _BESIDE
+    there = vectors.tokens is None and vectors.source.suffix == ".tsv" and beside.is_file()
+    return f"tokens may be in {beside.name} beside it: --tokens-from {beside}" if there else ""
+
+
+def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
+    try:
+        size = path.stat().st_size
+        if not path.is_file() or size > _LARGEST:
+            raise BadInputError(f"is no file of at most {_LARGEST} bytes, expected the tokens of {num_rows} rows")
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}") from error
+    try:
+        text = content.decode("utf-8-sig", "replace" if errors == "replace" else "strict")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"is not UTF-8 ({error!s:.100}): write it in UTF-8") from error
+    tokens = _of_json(text) if text[:1] in ("{", "[") and path.suffix == ".json" else _of_lines(text, num_rows)
+    if len(tokens) != num_rows:
+        raise BadInputError(f"has {len(tokens)} tokens for {num_rows} rows: they do not belong together")
+    for row, token in enumerate(tokens):
+        if not token or len(token) > MAX_TOKEN_BYTES:
+            raise BadInputError(f"row {row + 1}: got {len(token)} characters, expected 1 to {MAX_TOKEN_BYTES}")
+    return tokens
+
+
+def _of_lines(text: str, num_rows: int) -> list[str]:
+    """Of each line the token, which is all of it, or its field below a title."""
+    lines = text.removesuffix("\n").split("\n")
+    rows = [line.removesuffix("\r").split("\t") for line in lines]
+    titles = [title.strip().lower() for title in rows[0]]
+    column = next((titles.index(name) for name in _COLUMNS if name in titles), 0)
+    if len(rows) == num_rows + 1 and (len(titles) > 1 or titles[0] in _COLUMNS):
+        rows = rows[1:]
+    return [row[column] if column < len(row) else "" for row in rows]
+
+
+def _of_json(text: str) -> list[str]:
+    """A list of tokens, or a mapping from tokens to their rows."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"is no JSON ({error!s:.100})") from error
+    if isinstance(content, dict):
+        by_row = {row: token for token, row in content.items() if type(row) is int}
+        if sorted(by_row) != list(range(len(content))):
+            raise BadInputError("expected the row of each token, from 0 on without a gap")
+        return [by_row[row] for row in range(len(content))]
+    if not isinstance(content, list) or not all(isinstance(token, str) for token in content):
+        raise BadInputError("expected a list of tokens, or a mapping from tokens to rows")
+    return content

@@ -1,0 +1,161 @@
+"""Reads what ``torch.save`` wrote, weights and whatever lies beside them, without running code from it.
+
+Two formats: a zip archive (torch 1.6 and later), and before that pickles one after another, then the storages.
+"""
+
+import io
+import mmap
+import pickletools
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.archive import Archive
+from edge_embed.program.inert_pickle import Inert, Items, read_inert
+from edge_embed.program.stored_tensors import StoredBytes, Tensors, storage_dtype
+
+OLD_MAGIC = 0x1950A86A20F9469CFC6C
+_MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)
+_MOST_STORAGES = 1 << 16
+_NUMBER = struct.Struct("<q")
+
+
+def read_checkpoint(path: Path) -> Any:
+    """The object of a file of ``torch.save``: mappings, lists, numbers, tensors, and `Inert` for all other objects.
+
+    Tensors are views of the file, which is mapped.
+
+    Raises:
+        BadInputError: the file is damaged, or not of ``torch.save``.
+    """
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    try:
+        return _of_archive(Archive(path)) if is_archive else _of_old_file(path)
+    except _MALFORMED as error:
+        raise BadInputError(
+            f"{path}: is damaged, or no file of torch.save ({error!s:.200}): save it again with torch.save"
+        ) from error
+
+
+def _of_archive(archive: Archive) -> Any:
+    if "data.pkl" not in archive or "constants.pkl" in archive:
+        raise BadInputError(f"{archive.path}: is a zip archive, but none that torch.save wrote")
+    is_big_endian = "byteorder" in archive and archive.read("byteorder") == b"big"
+    whole = memoryview(archive.content)
+    made: dict[tuple[str, torch.dtype], StoredBytes] = {}
+
+    def storage(identity: Any) -> Any:
+        _, kind, key, *_ = _checked(identity)
+        dtype = storage_dtype(kind)
+        if dtype is None:
+            return Inert("torch.Storage")
+        if (key, dtype) not in made:
+            begin, size = archive.span(f"data/{key}")
+            made[key, dtype] = StoredBytes(whole[begin : begin + size], dtype, is_big_endian)
+        return made[key, dtype]
+
+    tensors = Tensors(len(archive.content))
+    return read_inert(io.BytesIO(archive.read("data.pkl")), tensors.rebuild, storage)
+
+
+def _of_old_file(path: Path) -> Any:
+    """A magic number, a version, facts of the machine, the object, keys of its storages, and these in that order."""
+    with path.open("rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    if read_inert(content, {}, _none) != OLD_MAGIC:  # type: ignore[arg-type]  # a map reads as a file does
+        raise ValueError("a pickle, and not one of torch.save")
+    read_inert(content, {}, _none)  # type: ignore[arg-type]
+    machine = read_inert(content, {}, _none)  # type: ignore[arg-type]
+    is_big_endian = isinstance(machine, Items) and machine.get("little_endian") is False
+    begin = content.tell()
+    sizes: dict[str, int] = {}
+    read_inert(content, {}, _noting(sizes))  # type: ignore[arg-type]
+    keys = read_inert(content, {}, _none)  # type: ignore[arg-type]
+    spans = _spans(content, keys, sizes)
+    whole = memoryview(content)
+    made: dict[tuple[int, int, torch.dtype], StoredBytes] = {}
+
+    def storage(identity: Any) -> Any:
+        if _is_class(identity):
+            return identity[1]
+        _, kind, key, _, _, *view = _checked(identity)
+        dtype = storage_dtype(kind)
+        if dtype is None or key not in spans:
+            return Inert("torch.Storage")
+        first, last = spans[key]
+        if view and view[0] is not None:  # a part of a storage, as numbers
+            _, offset, count = view[0]
+            if not all(type(number) is int and number >= 0 for number in (offset, count)):
+                raise ValueError("a part of a storage has an impossible size")
+            first, last = first + offset * dtype.itemsize, min(last, first + (offset + count) * dtype.itemsize)
+        place = first, last, dtype
+        if place not in made:
+            if len(made) > _MOST_STORAGES:
+                raise ValueError(f"it has more than {_MOST_STORAGES} storages")
+            made[place] = StoredBytes(whole[first:last], dtype, is_big_endian)
+        return made[place]
+
+    content.seek(begin)
+    return read_inert(content, Tensors(len(content)).rebuild, storage)  # type: ignore[arg-type]
+
+
+def _checked(identity: Any) -> tuple[Any, ...]:
+    """A persistent id as torch writes it: ``storage``, class, key, device, numbers; and what part it is, or None."""
+    sound = isinstance(identity, tuple) and len(identity) in (5, 6) and identity[0] == "storage"
+    if not sound or not isinstance(identity[2], str) or type(identity[4]) is not int:
+        raise ValueError("a storage is named as torch.save never does")
+    return identity  # type: ignore[no-any-return]
+
+
+def _is_class(identity: Any) -> bool:
+    """Whether a persistent id of an old file is of a module's class, with its source code."""
+    return isinstance(identity, tuple) and len(identity) == 4 and identity[0] == "module"
+
+
+def _none(_: Any) -> None:
+    """No value: there are no storages in the pickles around the object."""
+
+
+def _noting(sizes: dict[str, int]) -> Callable[[Any], Any]:
+    """Writes down the size of a number of each storage."""
+
+    def note(identity: Any) -> Any:
+        if _is_class(identity):
+            return identity[1]
+        _, kind, key, *_ = _checked(identity)
+        dtype = storage_dtype(kind)
+        if dtype is not None:
+            sizes[key] = dtype.itemsize
+        return None
+
+    return note
+
+
+def _spans(content: mmap.mmap, keys: Any, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Where the bytes of each storage begin and end."""
+    spans: dict[str, tuple[int, int]] = {}
+    at = content.tell()
+    for key in keys if isinstance(keys, list) else []:
+        if not isinstance(key, str) or key not in sizes:
+            raise ValueError("a storage is of no known type")
+        (count,) = _NUMBER.unpack(content[at : at + _NUMBER.size])
+        at += _NUMBER.size
+        if not 0 <= count <= (len(content) - at) // sizes[key]:
+            raise ValueError(f"a storage of {count} numbers does not fit into the file")
+        spans[key] = (at, at + count * sizes[key])
+        at = spans[key][1]
+    return spans
+
+
+def is_old_torch_save(path: Path) -> bool:
+    """Whether a pickle begins as ``torch.save`` did before torch 1.6."""
+    with path.open("rb") as file:
+        try:
+            return any(argument == OLD_MAGIC for _, argument, _ in pickletools.genops(file.read(64)))
+        except _MALFORMED:
+            return False

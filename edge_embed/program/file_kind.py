@@ -1,0 +1,206 @@
+"""Recognises files of other kinds by their content, and says what to do with them."""
+
+import re
+import stat
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.folder_kind import folder_kind
+from edge_embed.program.kind import EMBED, EXPORTED, MATRIX, SAVE, UNPACK, FileKind
+
+_START_BYTES = 1 << 16
+_MOST_MEMBERS = 1 << 16
+_SHOWN = 3
+_LFS = FileKind(
+    "a Git LFS pointer, a few lines in place of the file", "fetch the file itself: git lfs pull, or download it again"
+)
+_PAGE = FileKind("a web page", "the download did not work, or needs a login: download the file itself again")
+# The bytes that files begin with.
+_MAGIC: dict[bytes, FileKind] = {
+    b"\x89HDF\r\n\x1a\n": FileKind("an HDF5 file, such as Keras's .h5", EXPORTED + "; or " + MATRIX),
+    b"GGUF": FileKind("a GGUF file of llama.cpp, quantised already", "take the model that it was made from"),
+    b"PAR1": FileKind("a Parquet file", MATRIX),
+    b"ARROW1": FileKind("an Arrow file", MATRIX),
+    b"FEA1": FileKind("a Feather file", MATRIX),
+    b"SQLite format 3\0": FileKind("an SQLite database", MATRIX),
+    b"%PDF": FileKind("a PDF document", EMBED),
+    b"\x89PNG": FileKind("an image (PNG)", EMBED),
+    b"\xff\xd8\xff": FileKind("an image (JPEG)", EMBED),
+    b"GIF8": FileKind("an image (GIF)", EMBED),
+    b"RIFF": FileKind("a RIFF file: sound, film or image", EMBED),
+    b"\x7fELF": FileKind("a program or library (ELF)", EMBED),
+    b"BZh": FileKind("a bzip2 file", UNPACK),
+    b"\xfd7zXZ\0": FileKind("an xz file", UNPACK),
+    b"\x28\xb5\x2f\xfd": FileKind("a zstd file", UNPACK),
+    b"7z\xbc\xaf\x27\x1c": FileKind("a 7z archive", UNPACK),
+    b"Rar!": FileKind("a rar archive", UNPACK),
+    b"\x1f\x8b": FileKind("a gzip file, not of word vectors as text", UNPACK),
+    b"version https://git-lfs": _LFS,
+}
+_AT_FOUR: dict[bytes, FileKind] = {  # identifiers of flatbuffers
+    b"TFL3": FileKind("a TFLite file, exported already", "compress takes it, the others want the model of PyTorch"),
+    b"ORTM": FileKind("a model in ORT format, exported already", EMBED),
+    b"ET": FileKind("an ExecuTorch program (.pte)", "take the model of PyTorch that it was made from: " + SAVE),
+}
+_TABLE_MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # at the end of the .index of a TensorFlow checkpoint
+_TF_CHECKPOINT = FileKind("a part of a TensorFlow checkpoint", EXPORTED)
+_JSON: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
+    (
+        (b'"weight_map"',),
+        FileKind("the index of a safetensors model in several files", "give the folder that it lies in"),
+    ),
+    (
+        (b'"added_tokens"', b'"model"'),
+        FileKind("a tokenizer (tokenizer.json)", "it is an option of export, --tokenizer, beside the model"),
+    ),
+    ((b'"model_type"',), FileKind("the configuration of a transformers model", "give the folder that it lies in")),
+    ((b'"nbformat"',), FileKind("a notebook", "run it, and save the model with edge_embed.save")),
+)
+
+
+def kind_in(path: Path) -> FileKind | None:
+    """What a file or folder is, if it is of a known kind that holds no model for us; None of anything else.
+
+    A gzip file may be one of vectors, and a pickle one of torch: their readers come first.
+    """
+    try:
+        if path.is_symlink() and not path.exists():
+            return FileKind(f"a link to {path.readlink()}, which is not there", "give the path of the file")
+        if path.is_dir():
+            return folder_kind(path)
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+            file.seek(max(0, file.seek(0, 2) - len(_TABLE_MAGIC)))
+            end = file.read()
+    except (OSError, ValueError):  # of a path with a NUL too
+        return None
+    if not start:
+        return FileKind("empty", "write or download it again")
+    if start.startswith(b"PK"):
+        return _zip_kind(path)
+    return _by_magic(start) or _by_end(path, end) or _by_structure(path, start) or _by_text(start)
+
+
+def check_runtime_file(path: Path) -> None:
+    """Refuse a file of another kind in place of one that a runtime opens; one that is missing is left to its reader.
+
+    Raises:
+        BadInputError: says what the file is.
+    """
+    kind = kind_in(path)
+    if kind is not None and kind not in (_AT_FOUR[b"TFL3"], _AT_FOUR[b"ORTM"]):
+        raise BadInputError(f"{path}: {kind}")
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether a file begins as safetensors: eight bytes with the length of a header, then a JSON object."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size - 8
+
+
+def is_npz(path: Path) -> bool:
+    """Whether a zip archive holds arrays of numpy and nothing else."""
+    names = _zip_names(path) or []
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def _by_magic(start: bytes) -> FileKind | None:
+    if start[257:262] == b"ustar":
+        return FileKind("a tar archive", UNPACK)
+    at_four = next((kind for magic, kind in _AT_FOUR.items() if start[4:].startswith(magic)), None)
+    return at_four or next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def _by_end(path: Path, end: bytes) -> FileKind | None:
+    of_checkpoint = end == _TABLE_MAGIC or re.search(r"\.data-\d{5}-of-\d{5}$", path.name)
+    return _TF_CHECKPOINT if of_checkpoint else None
+
+
+def _by_structure(path: Path, start: bytes) -> FileKind | None:
+    """Kinds without a magic number: messages of protobuf and msgpack."""
+    if start[:1] == b"\n" and b"<unk>" in start[:64] and b"\x15" in start[:64]:
+        return FileKind("a SentencePiece model, a tokenizer", "give the model that it belongs to")
+    if path.suffix == ".mlmodel" and start[:1] == b"\x08":
+        return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
+    if path.suffix == ".pb" and start[:1] in (b"\x08", b"\n"):
+        return FileKind("a graph of TensorFlow", EXPORTED)
+    if 0x81 <= start[0] <= 0x8F and re.match(rb"[\xa1-\xbf][\x20-\x7e]", start[1:3]):
+        return FileKind("a msgpack file, such as Flax's", MATRIX)
+    return None
+
+
+def _by_text(start: bytes) -> FileKind | None:
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    lower = text[:200].lower()
+    if lower.startswith((b"<!doctype html", b"<html")):
+        return _PAGE
+    if lower.startswith(b"<?xml"):
+        return FileKind("an XML document", EMBED)
+    if text.startswith((b"{", b"[")) and text[1:2] in (b"", b" ", b"\n", b"\r", b'"', b"{", b"[", b"}", b"]"):
+        named = (kind for keys, kind in _JSON if all(key in start for key in keys))
+        return next(named, FileKind("a JSON file", f"{SAVE}, or {MATRIX}"))
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return FileKind("a text in UTF-16", "save it as UTF-8")
+    is_text = b"\0" not in start and _printable(start)
+    return (
+        FileKind("a text file without vectors", f"{SAVE}, or one with a token and its numbers in each line")
+        if (is_text)
+        else None
+    )
+
+
+def _printable(start: bytes) -> bool:
+    try:
+        text = start[: _START_BYTES - 4].decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return len(text) > 20 and all(char.isprintable() or char in "\t\r\n\f" for char in text)
+
+
+def _zip_kind(path: Path) -> FileKind | None:
+    """What a zip archive holds, by the names in it; None where torch wrote it, or it is damaged."""
+    names = _zip_names(path)
+    if names is None:
+        return None
+    below = {name.partition("/")[2] for name in names}
+    if "constants.pkl" in below or "bytecode.pkl" in below:
+        return FileKind("a TorchScript archive, which holds code", f"take the model that it was made from: {SAVE}")
+    if "data.pkl" in below or "models/model.json" in below:
+        return None
+    return _zip_of(names)
+
+
+def _zip_names(path: Path) -> list[str] | None:
+    """The names in a zip archive, None of a damaged one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()[:_MOST_MEMBERS]
+    except Exception:  # zipfile raises a dozen unrelated types on a damaged directory
+        return None
+
+
+def _zip_of(names: list[str]) -> FileKind:
+    if not names:
+        return FileKind("a zip archive without members", UNPACK)
+    if all(name.endswith(".npy") for name in names):
+        return FileKind("an archive of numpy arrays (.npz)", MATRIX)
+    if any(name.endswith(".weights.h5") for name in names):
+        return FileKind("a Keras model (.keras)", EXPORTED)
+    if "[Content_Types].xml" in names:
+        return FileKind("an Office document", EMBED)
+    if any(name.endswith((".mlpackage/Manifest.json", ".mlmodel")) for name in names):
+        return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
+    if any(name.startswith("META-INF/") or name == "AndroidManifest.xml" for name in names):
+        return FileKind("a Java archive or an app", EMBED)
+    return FileKind(f"a zip archive of {_some(names)}", "unpack it, and give the model inside")
+
+
+def _some(names: Iterable[str]) -> str:
+    files = [name for name in names if not name.endswith("/")]
+    shown = ", ".join("".join(char if char.isprintable() else "?" for char in name)[:60] for name in files[:_SHOWN])
+    return f"{len(files)} files ({shown}{', ...' if len(files) > _SHOWN else ''})"

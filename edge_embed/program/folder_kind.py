@@ -1,0 +1,45 @@
+"""Recognises folders of other tools by the names of the files in them."""
+
+from itertools import islice
+from pathlib import Path
+
+from edge_embed.program.kind import EXPORTED, MATRIX, SAVE, FileKind
+
+_MOST_ENTRIES = 1000
+_SHOWN = 3
+_MODELS = (".pt", ".pt2", ".pth", ".ckpt", ".onnx", ".tflite", ".safetensors", ".bin", ".ftz", ".vec", ".npy", ".npz")
+_OF_NAMES = {
+    "saved_model.pb": FileKind("a SavedModel folder of TensorFlow", EXPORTED),
+    "keras_metadata.pb": FileKind("a SavedModel folder of Keras", EXPORTED),
+    "checkpoint": FileKind("a folder of TensorFlow checkpoints", EXPORTED),
+    "adapter_config.json": FileKind(
+        "a folder of an adapter (PEFT), without the model it adapts",
+        "merge them (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
+    ),
+    "_CHECKPOINT_METADATA": FileKind("a checkpoint folder of Orbax (JAX)", MATRIX),
+    ".metadata": FileKind(
+        "a distributed checkpoint folder of PyTorch",
+        "make one file of it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER weights.pt",
+    ),
+    "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"take the model that it was made from: {SAVE}"),
+    "genai_config.json": FileKind("a folder of ONNX Runtime GenAI", "give the .onnx file in it"),
+}
+
+
+def folder_kind(folder: Path) -> FileKind | None:
+    """What a folder is, or None if nothing in it says so."""
+    try:
+        names = sorted(entry.name for entry in islice(folder.iterdir(), _MOST_ENTRIES))
+    except OSError:
+        return None
+    if not names:
+        return FileKind("an empty folder", "give the path of a saved model")
+    for name, kind in _OF_NAMES.items():
+        if name in names:
+            return kind
+    models = [name for name in names if name.lower().endswith(_MODELS)]
+    if models:
+        shown = ", ".join(f"{name:.80}" for name in models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
+        remedy = "give one of its files, or a folder with the config.json of transformers"
+        return FileKind(f"a folder without config.json, but with {shown}", remedy)
+    return None

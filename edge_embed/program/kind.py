@@ -1,0 +1,20 @@
+"""A kind of file, and the remedies that several kinds share."""
+
+from dataclasses import dataclass
+
+SAVE = "give a file from edge_embed.save(model, path, example_inputs)"
+MATRIX = "save its embedding matrix with numpy.save, and give that file"
+EXPORTED = "convert the model to TFLite or ONNX, and give that file"
+UNPACK = "unpack it, and give the file inside"
+EMBED = "give a model, or a file of vectors"
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file is, with its article, and what to do with it."""
+
+    name: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"is {self.name}: {self.remedy}"

@@ -1,0 +1,125 @@
+"""Sound files of other kinds: each is named, with what to do, by every command."""
+
+import gzip
+import io
+import json
+import lzma
+import pickle
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from edge_embed import cli
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.program.file_kind import check_runtime_file, kind_in
+from edge_embed.program.load import load_program
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+
+
+def zipped(*names: str) -> bytes:
+    with zipfile.ZipFile(buffer := io.BytesIO(), "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return buffer.getvalue()
+
+
+def tarred() -> bytes:
+    with tarfile.open(fileobj=(buffer := io.BytesIO()), mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("model.pt"), io.BytesIO())
+    return buffer.getvalue()
+
+
+KINDS = [
+    (LFS, "Git LFS pointer.*git lfs pull"),
+    (b"<!DOCTYPE html>\n<html><head></head></html>", "a web page"),
+    (b"\n  <HTML><body>Sign in</body>", "a web page"),
+    (b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5 file"),
+    (b"GGUF\x03\0\0\0" + bytes(90), "GGUF"),
+    (b"PAR1" + bytes(90) + b"PAR1", "Parquet"),
+    (b"ARROW1\0\0" + bytes(90), "Arrow"),
+    (b"%PDF-1.7\n" + bytes(90), "PDF"),
+    (b"\x89PNG\r\n\x1a\n" + bytes(90), "image"),
+    (b"\xff\xd8\xff\xe0" + bytes(90), "image"),
+    (lzma.compress(b"x"), "xz file: unpack it"),
+    (tarred(), "tar archive: unpack it"),
+    (gzip.compress(tarred()), "gzip file"),
+    (zipped("glove.6B.50d.txt", "glove.6B.100d.txt"), r"zip archive of 2 files \(glove.6B.50d.txt.*unpack it"),
+    (zipped("config.json", "model.weights.h5", "metadata.json"), "Keras model"),
+    (b"\x1c\0\0\0ET12" + bytes(90), "ExecuTorch"),
+    (b"\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02" + bytes(9), "SentencePiece"),
+    (b"\x81\xa6params\x82\xa5Dense\x81\xa6kernel" + bytes(20), "msgpack"),
+    (bytes(100) + b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", "TensorFlow checkpoint"),
+    (json.dumps({"metadata": {}, "weight_map": {"a": "b"}}).encode(), "index of a safetensors model.*the folder"),
+    (json.dumps({"version": "1.0", "added_tokens": [], "model": {}}).encode(), "tokenizer.*--tokenizer"),
+    (json.dumps({"model_type": "bert"}).encode(), "configuration of a transformers model.*the folder"),
+    (b'{"a": 1}', "a JSON file"),
+    ("text".encode("utf-16"), "UTF-16"),
+    (b"Call me Ishmael. Some years ago, never mind how long.\n" * 3, "text file without vectors"),
+]
+
+
+@pytest.mark.parametrize(("content", "match"), KINDS)
+def test_each_kind_is_named_by_readers_of_models_and_of_reports(tmp_path, content, match):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    for read in (load_program, inspect_file):
+        with pytest.raises(BadInputError, match=match) as caught:
+            read(path)
+        assert "damaged" not in str(caught.value)
+    (tmp_path / "model.pt").write_bytes(content)
+    with pytest.raises(BadInputError, match=match):
+        load_program(tmp_path / "model.pt")
+
+
+def test_folders_and_links_are_named(tmp_path):
+    for name, content, match in [
+        ("saved", "saved_model.pb", "SavedModel folder of TensorFlow"),
+        ("adapter", "adapter_config.json", "merge_and_unload"),
+        ("distributed", ".metadata", "dcp_to_torch"),
+        ("package.mlpackage", "Manifest.json", "Core ML package"),
+        ("models", "b.onnx", r"a folder without config.json, but with b.onnx"),
+    ]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / content).touch()
+        for read in (load_program, inspect_file):
+            with pytest.raises(BadInputError, match=match):
+                read(tmp_path / name)
+    (tmp_path / "link.pt").symlink_to(tmp_path / "gone.pt")
+    for read in (load_program, inspect_file):
+        with pytest.raises(BadInputError, match=r"a link to .*gone\.pt, which is not there"):
+            read(tmp_path / "link.pt")
+
+
+def test_our_own_kinds_and_damaged_files_are_left_to_their_readers(tmp_path):
+    for content in (pickle.dumps([1]), b"PK\x03\x04 cut", b"\x08\x0a\x12\x07pytorch" + bytes(40), bytes(64)):
+        (tmp_path / "f").write_bytes(content)
+        assert kind_in(tmp_path / "f") is None
+    np.save(tmp_path / "v.npy", np.ones((2, 2)))
+    assert kind_in(tmp_path / "v.npy") is None
+    (tmp_path / "m.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(40))
+    check_runtime_file(tmp_path / "m.tflite")
+
+
+def test_torchscript_is_named(tmp_path):
+    for names in (("a/data.pkl", "a/constants.pkl", "a/code/__torch__.py"), ("a/data.pkl", "a/bytecode.pkl")):
+        (tmp_path / "m.pt").write_bytes(zipped(*names))
+        with pytest.raises(BadInputError, match="TorchScript archive"):
+            load_program(tmp_path / "m.pt")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.tflite", "model.pt", "model.safetensors"])
+def test_commands_say_what_lies_in_place_of_a_model(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(LFS)
+    for command in (
+        ["inspect", str(path)],
+        ["compress", str(path), "-o", str(tmp_path / f"out{path.suffix}"), "--method", "rows", "--bits", "8"],
+        ["export", str(path), "--target", "onnx", "-o", str(tmp_path / "out.onnx")],
+    ):
+        done = CliRunner().invoke(cli.main, command)
+        assert (done.exit_code, "git lfs pull" in done.output) == (2, True), done.output
