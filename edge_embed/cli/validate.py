@@ -30,6 +30,7 @@ from edge_embed.steps import limit_steps
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--tokenizer", type=FILE, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
+@click.option("--changed-after-export", is_flag=True, help="A tool changed EXPORTED on purpose: tell how, pass.")
 @click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
 @click.option(
     "--time-limit",

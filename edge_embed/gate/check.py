@@ -145,6 +145,7 @@ def _options(budget: Budget) -> ValidationOptions:
         targets=targets.require,
         time_limit=targets.time_limit,
         tokenizer=budget.tokenizer,
+        changed_after_export=parity.changed_after_export,
     )
 
 

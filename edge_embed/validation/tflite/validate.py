@@ -42,6 +42,7 @@ from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite import latency
+from edge_embed.validation.tflite.as_exported import compare_with_export
 from edge_embed.validation.tflite.signatures import fixed_sizes, narrowed
 from edge_embed.validation.tflite.sizes import measure_sizes
 from edge_embed.validation.tflite.stored import read_stored
@@ -116,7 +117,11 @@ class _Validation:
         if got != self._program.output_names:
             detail = f"got outputs {', '.join(got)}; expected {', '.join(self._program.output_names)}: export again"
             structure = Check("structure", "failed", detail)
-        return (structure, *self._stored.delegate_checks())
+        fixed = fixed_sizes(self._program, self._stored.model)
+        as_exported = compare_with_export(
+            self._lowered, self._path, self._stored.layouts, fixed, self._options.changed_after_export
+        )
+        return (structure, *self._stored.delegate_checks(), *as_exported)
 
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
         uses = {call.name: call for call in calls}
