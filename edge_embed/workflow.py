@@ -20,10 +20,11 @@ from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, check_name, check_output, keep_inputs, new_file
+from edge_embed.gate.accept import accept_command
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
-from edge_embed.gate.outputs import CHECK, reports_at
+from edge_embed.gate.outputs import CHECK, replace_baseline, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
@@ -395,6 +396,8 @@ def check(
     html: StrPath | None = None,
     force: bool = False,
     progress: Progress = _silent,
+    accept: bool = False,
+    load_options: Sequence[str] = (),
 ) -> CheckReport:
     """Check an exported file against a budget, an earlier report and an earlier file, as a pull request needs it.
 
@@ -413,6 +416,8 @@ def check(
         html: write it here as one HTML page.
         force: overwrite existing reports.
         progress: called with (step, done, in all).
+        accept: make this state the baseline in place of comparing with it, unless something else fails.
+        load_options: of the command line that loads ``model``, for the command that the report names.
 
     Returns:
         The report. What fails is in it (``passed``, ``exit_code``, ``failures()``), and it is written all the same.
@@ -429,6 +434,8 @@ def check(
         missing = "model" if reference is None else "exported"
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
     earlier = limits.baseline if baseline is None else Path(baseline)
+    if accept and earlier is None:
+        raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
     inputs = [path for path in read if isinstance(path, str | PathLike)]
@@ -443,11 +450,14 @@ def check(
             lower_program(program, progress),
             file,
             limits,
-            baseline=earlier,
+            baseline=None if accept else earlier,
             base=None if base is None else Path(base),
             base_library=None if base_library is None else Path(base_library),
             progress=progress,
+            accept=accept_command(source, file, limits, earlier, load_options),
         )
+        if accept and earlier is not None and not report.exit_code:
+            report = replace(report, warnings=replace_baseline(earlier, report))
         if output is not None:
             report = replace(report, warnings=warnings_of_replacing(Path(output), report))
         write(report)

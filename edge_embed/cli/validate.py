@@ -40,10 +40,18 @@ from edge_embed.steps import limit_steps
     metavar="SECONDS",
     help="Of each step: a session that is made, a run on given inputs.",
 )
+@click.option("--verbose", is_flag=True, help="List what passed too, not only how much.")
 @model_options
 @output_options
 def validate(
-    out: Output, model: Path, exported: Path, markdown: Path | None, html: Path | None, load: Load, **given: Any
+    out: Output,
+    model: Path,
+    exported: Path,
+    markdown: Path | None,
+    html: Path | None,
+    verbose: bool,
+    load: Load,
+    **given: Any,
 ) -> None:
     """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency."""
     from edge_embed import workflow
@@ -60,4 +68,4 @@ def validate(
         report = workflow.validate(load(model), exported, options=options, progress=progress)
         write(report)
     out.remarks(report.failures())
-    out.finish(report, report.exit_code)
+    out.finish_with(report, lambda console: console.print(report.render(verbose)), report.exit_code)

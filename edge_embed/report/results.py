@@ -5,7 +5,7 @@ Errors and ratios that are not finite are None, so that the JSON is valid everyw
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from rich.console import RenderableType
@@ -46,6 +46,7 @@ class TableResult:
         compression_ratio: by the formula of the method's paper.
         checks: what is stored: node, body, manifest and every row.
         paths: the same ids through every path, bit by bit.
+        settings: what else it is made with: ``num_codes``, ``ranks``, ``value_type``, ``padding_idx``, ...
     """
 
     name: str
@@ -57,6 +58,7 @@ class TableResult:
     compression_ratio: float
     checks: tuple[Check, ...]
     paths: tuple[Check, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -312,6 +314,6 @@ class ValidationReport:
             **asdict(self),
         }
 
-    def render(self) -> RenderableType:
-        """Tables for the terminal."""
-        return report_tables.render(self)
+    def render(self, verbose: bool = False) -> RenderableType:
+        """Tables for the terminal; what passed is counted, and with ``verbose`` listed."""
+        return report_tables.render(self, verbose)

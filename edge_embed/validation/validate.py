@@ -190,6 +190,7 @@ class _Validation:
             compression_ratio=table.packed.compression_ratio,
             checks=checks,
             paths=tuple(found),
+            settings=table.settings,
         )
 
     def _tensors(self, table: Table, folder: Path) -> list[TensorProto]:

@@ -124,7 +124,7 @@ class _Validation:
         return (structure, *self._stored.delegate_checks(), *as_exported)
 
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
-        uses = {call.name: call for call in calls}
+        uses, layout = {call.name: call for call in calls}, self._stored.layouts.get(table.name)
         on_path, checks = partial(self._progress, f"paths of {table.name}"), list[Check]()
         done = 0
 
@@ -133,9 +133,8 @@ class _Validation:
             done += 1
             on_path(done, (2 + len(WAYS)) * len(uses))
 
-        for call in uses.values() if table.name in self._stored.layouts else ():
-            layout = self._stored.layouts[table.name].name
-            found = compare_uses(call, self._program, layout, self._random, self._run_options(iterations=0), step)
+        for call in uses.values() if layout else ():
+            found = compare_uses(call, self._program, layout.name, self._random, self._run_options(iterations=0), step)
             checks += [check if call.use == "rows" else replace(check, name=f"{check.name}, {call.name}")
                        for check in found]  # fmt: skip
         return TableResult(
@@ -148,6 +147,7 @@ class _Validation:
             compression_ratio=table.packed.compression_ratio,
             checks=self._stored.checks(table.name),
             paths=tuple(checks),
+            settings=table.settings | ({"layout": layout.name} if layout else {}),
         )
 
     def _whole(self, cases: list[ModelCase], left_out: list[str]) -> ModelResult:
