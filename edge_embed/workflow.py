@@ -22,10 +22,11 @@ from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, check_name, check_output, keep_inputs, new_file
+from edge_embed.gate.accept import accept_command
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
-from edge_embed.gate.outputs import CHECK, reports_at
+from edge_embed.gate.outputs import CHECK, replace_baseline, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
@@ -534,6 +535,8 @@ def check(
     html: StrPath | None = None,
     force: bool = False,
     progress: Progress = BARS,
+    accept: bool = False,
+    load_options: Sequence[str] = (),
 ) -> CheckReport:
     """Check an exported file against a budget, an earlier report and an earlier file, as a pull request needs it.
 
@@ -552,6 +555,8 @@ def check(
         html: write it here as one HTML page.
         force: overwrite existing reports.
         progress: called with (step, done, in all).
+        accept: make this state the baseline in place of comparing with it, unless something else fails.
+        load_options: of the command line that loads ``model``, for the command that the report names.
 
     Returns:
         The report. What fails is in it (``passed``, ``exit_code``, ``failures()``), and it is written all the same.
@@ -571,6 +576,8 @@ def check(
         if runs is not None:
             check_runtime_file(Path(runs))
     earlier = limits.baseline if baseline is None else Path(baseline)
+    if accept and earlier is None:
+        raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
     inputs = [path for path in read if isinstance(path, str | PathLike)]
@@ -585,11 +592,14 @@ def check(
                 lowered,
                 file,
                 limits,
-                baseline=earlier,
+                baseline=None if accept else earlier,
                 base=None if base is None else Path(base),
                 base_library=None if base_library is None else Path(base_library),
                 progress=progress,
+                accept=accept_command(source, file, limits, earlier, load_options),
             )
+        if accept and earlier is not None and not report.exit_code:
+            report = replace(report, warnings=replace_baseline(earlier, report))
         if output is not None:
             report = replace(report, warnings=warnings_of_replacing(Path(output), report))
         write(report)

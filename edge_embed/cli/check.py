@@ -22,6 +22,7 @@ from edge_embed.steps import limit_steps
 @click.option("--junit", type=FILE, help="Write it as JUnit XML.")
 @click.option("--markdown", type=FILE, help="Write it as Markdown, for a comment on the pull request.")
 @click.option("--html", type=FILE, help="Write it as one HTML page.")
+@click.option("--accept", is_flag=True, help="Make this state the baseline, unless something else than it fails.")
 @click.option("--force", is_flag=True, help="Overwrite existing reports.")
 @model_options
 @output_options
@@ -44,6 +45,8 @@ def check(
         limit_steps(limits.targets.time_limit),
     ):
         program = None if source is None else load.unless_runtime(source)
-        report = workflow.check(program, exported, budget=limits, **files, progress=progress)
-    out.remarks([*report.failures(), *report.warnings])
+        report = workflow.check(
+            program, exported, budget=limits, **files, progress=progress, load_options=load.arguments
+        )
+    out.remarks([*report.reasons(), *report.warnings])
     out.finish(report, report.exit_code)

@@ -40,6 +40,13 @@ class Load:
         }
         return [*(name for name, value in given.items() if value), *reading_of(self.reading).given]
 
+    @property
+    def arguments(self) -> list[str]:
+        """The same on a command line."""
+        found = [part for text in self.declared for part in ("--input", text)]
+        found += [] if self.factory is None else ["--model", self.factory]
+        return [*found, "--allow-pickle"] if self.allow_pickle else found
+
     def __call__(self, model: Path, tables: tuple[str, ...] = ()) -> "Program":
         """The program of a file; of one that has several tables, of those that are named."""
         from edge_embed import workflow

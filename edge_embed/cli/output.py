@@ -35,13 +35,13 @@ class Output:
         for line in lines if self.quiet else ():
             click.echo(line, err=True)
 
-    def finish(self, report: Shown, exit_code: int = 0) -> None:
-        """Print a report as it shows itself, and end."""
+    def finish(self, report: Shown, exit_code: int = 0, show: Callable[[Console], None] | None = None) -> None:
+        """Print a report as it shows itself, or by ``show``, and end."""
         if self.as_json:
             click.echo(json.dumps(report.to_json()))
         elif not self.quiet:
             has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()  # which rich looks up
-            report.show(Console(width=None if has_width else FILE_WIDTH))
+            (show or report.show)(Console(width=None if has_width else FILE_WIDTH))
         sys.exit(exit_code)
 
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None]]:

@@ -31,6 +31,7 @@ from edge_embed.steps import limit_steps
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--tokenizer", type=FILE, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
+@click.option("--changed-after-export", is_flag=True, help="A tool changed EXPORTED on purpose: tell how, pass.")
 @click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
 @click.option(
     "--time-limit",
@@ -40,10 +41,18 @@ from edge_embed.steps import limit_steps
     metavar="SECONDS",
     help="Of each step: a session that is made, a run on given inputs.",
 )
+@click.option("--verbose", is_flag=True, help="List what passed too, not only how much.")
 @model_options
 @output_options
 def validate(
-    out: Output, model: Path, exported: Path, markdown: Path | None, html: Path | None, load: Load, **given: Any
+    out: Output,
+    model: Path,
+    exported: Path,
+    markdown: Path | None,
+    html: Path | None,
+    verbose: bool,
+    load: Load,
+    **given: Any,
 ) -> None:
     """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency.
 
@@ -66,4 +75,4 @@ def validate(
         report = workflow.validate(load.unless_runtime(model), exported, options=options, progress=progress)
         write(report)
     out.remarks(report.failures())
-    out.finish(report, report.exit_code)
+    out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose)))

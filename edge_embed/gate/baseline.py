@@ -27,6 +27,8 @@ class Baseline:
         metrics: what metrics gave on the exported file, by function.
         targets: on which it ran.
         instructions: that targets counted, by name.
+        tables: what each is made with, by name; reports of earlier versions say method, rows and columns only.
+        environment: versions, as far as it has them.
     """
 
     path: Path
@@ -37,6 +39,8 @@ class Baseline:
     metrics: Mapping[str, float]
     targets: tuple[str, ...]
     instructions: Mapping[str, int]
+    tables: Mapping[str, Mapping[str, Any]]
+    environment: Mapping[str, str]
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -48,23 +52,34 @@ def read_baseline(path: Path) -> Baseline:
     with saved_report(path, {KIND: SCHEMA_VERSION}, _REMEDY) as content:
         validation = take_object(content.get("validation"), "validation")
         sizes = take_object(validation.get("sizes"), "sizes")
-        zlib = take_object(content.get("environment"), "environment").get("zlib")
+        versions = take_object(content.get("environment"), "environment")
+        environment = {name: text for name, text in versions.items() if isinstance(text, str)}
         targets = {take_text(target, "name"): target for target in take_list({"targets": [], **validation}, "targets")}
         return Baseline(
             path,
             take_size(sizes, "on_disk"),
             take_size(sizes, "zipped"),
-            zlib if isinstance(zlib, str) else "unknown",
+            environment.get("zlib", "unknown"),
             tuple(map(_part, take_list(sizes, "parts"))),
             read_metrics(content),
             tuple(name for name, target in targets.items() if target.get("status") != "not run"),
             _instructions(targets),
+            dict(map(read_table, take_list({"tables": [], **validation}, "tables"))),
+            environment,
         )
 
 
 def _part(content: Mapping[str, Any]) -> SizePart:
     table = None if content.get("table") is None else take_text(content, "table")
     return SizePart(table, take_text(content, "name"), take_size(content, "bytes"))
+
+
+def read_table(content: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name of a table, and what it is made with."""
+    found: dict[str, Any] = {"method": take_text(content, "method")}
+    found |= {key: take_size(content, key) for key in ("num_embeddings", "embedding_dim")}
+    settings = take_object(content.get("settings", {}), "settings")
+    return take_text(content, "name"), found | settings
 
 
 def read_metrics(report: Mapping[str, Any], form: str = "exported") -> dict[str, float]:

@@ -23,6 +23,7 @@
     max = 1e-5                      the largest, mean and 99.9 % quantile of the absolute error, on every path
     mean = 1e-6
     quantile = 1e-6
+    changed_after_export = false    true where a tool changes the file on purpose: what differs is told, and passes
     [parity.outputs.logits]         the same five keys for one output
     atol = 1e-6
 
@@ -103,8 +104,9 @@ class ErrorBounds:
 
 @dataclass(frozen=True)
 class ParityBudget(ErrorBounds):
-    """Errors of all outputs, and those of some."""
+    """Errors of all outputs, and those of some; whether a tool may change the file after the export."""
 
+    changed_after_export: bool = False
     outputs: Mapping[str, ErrorBounds] = field(default_factory=dict)
 
     def bound(self, output: str, statistic: str) -> float | None:
@@ -208,6 +210,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         return folder / read_text(value)
 
     bounds = dict.fromkeys(("atol", "rtol", "max", "mean", "quantile"), read_bound)
+    parity: dict[str, Reader] = bounds | {"changed_after_export": read_switch}
     size: dict[str, Reader] = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes}
     size |= dict.fromkeys(("growth", "zipped_growth"), read_growth)
     targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_bound}
@@ -219,7 +222,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "tokenizer": read_path,
         "allow_not_run": read_switch,
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
-        "parity": _section(ParityBudget, bounds | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
+        "parity": _section(ParityBudget, parity | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
         "rows": _section(
             RowsBudget, dict.fromkeys(("min_cosine", "min_worst_cosine", "max_relative_error"), read_bound)
         ),

@@ -12,6 +12,7 @@ from edge_embed.gate.base import base_findings, compare_with_base, sides_of
 from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
 from edge_embed.gate.baseline import Baseline, read_baseline
 from edge_embed.gate.budget import Budget, LatencyBudget, ParityBudget
+from edge_embed.gate.changes import changes_since
 from edge_embed.gate.dropped import dropped_findings
 from edge_embed.gate.environment import environment
 from edge_embed.gate.findings import parity_findings, peer_findings
@@ -40,6 +41,7 @@ def run_check(
     base: Path | None,
     base_library: Path | None,
     progress: Progress,
+    accept: str = "",
 ) -> CheckReport:
     """Check an exported file; whatever fails is in the report.
 
@@ -52,6 +54,7 @@ def run_check(
         base: an earlier file of that kind, for latency.
         base_library: the operator library for it; None takes that of the candidate.
         progress: called with (step, done, in all).
+        accept: the command that makes this state the baseline, in words.
 
     Raises:
         BadInputError: a file is damaged, or the budget names what is not there.
@@ -84,6 +87,8 @@ def run_check(
         metric=metric,
         validation=report,
         grown={} if earlier is None else sizes.grown(report.sizes, earlier),
+        changes=() if earlier is None else tuple(changes_since(earlier, report, around)),
+        accept="" if earlier is None else accept,
     )
 
 
@@ -148,6 +153,7 @@ def _options(budget: Budget) -> ValidationOptions:
         targets=targets.require,
         time_limit=targets.time_limit,
         tokenizer=budget.tokenizer,
+        changed_after_export=parity.changed_after_export,
     )
 
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 import edge_embed
-from edge_embed.files import StrPath, new_file
+from edge_embed.files import StrPath
 from edge_embed.gate.budget import Budget, read_budget
-from edge_embed.gate.dropped import warnings_of_replacing
-from edge_embed.gate.outputs import to_json_text
+from edge_embed.gate.outputs import replace_baseline
 from edge_embed.report.check import CheckReport
 
 
@@ -52,10 +51,9 @@ class Checker:
         compared = None if self._update else baseline
         report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
         if report.exit_code:
-            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *report.failures()]), pytrace=False)
+            told = replace(report, accept="pytest --edge-embed-update-baseline" if report.accept else "")
+            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *told.reasons()]), pytrace=False)
         if self._update and baseline is not None:
-            for warning in warnings_of_replacing(baseline, report):
+            for warning in replace_baseline(baseline, report):
                 warnings.warn(warning, stacklevel=2)
-            with new_file(baseline, force=True) as temporary:
-                temporary.write_text(to_json_text(report), encoding="utf-8")
         return report

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.errors import BadInputError
-from edge_embed.gate.baseline import read_metrics
+from edge_embed.gate.baseline import read_metrics, read_table
 from edge_embed.gate.report_file import (
     saved_report,
     take_list,
@@ -22,6 +22,7 @@ from edge_embed.report.compare import Candidate, CompareReport
 from edge_embed.report.results import Status
 
 _KINDS = {check.KIND: check.SCHEMA_VERSION, results.KIND: results.SCHEMA_VERSION}
+_SIZES = ("method", "num_embeddings", "embedding_dim")
 _REMEDY = "write it with `edge-embed check --output` or `edge-embed validate --json`"
 
 
@@ -74,7 +75,34 @@ def _read(path: Path, name: str) -> tuple[str | None, Candidate]:
             dict(_latencies(validation["latency"], content.get("base"))),
             _status(content),
             ", ".join(take_text(machine, key) for key in machine),
+            dict(_tables(take_list(validation, "tables"))),
+            _times(validation["latency"]),
         )
+
+
+def _tables(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each table is made with and takes; a report of an earlier version may say less."""
+    for table in tables:
+        if "name" not in table:
+            continue
+        name, made = read_table(table)
+        settings = {key: value for key, value in made.items() if key not in _SIZES}
+        sizes = {"packed_bytes": take_size(table, "packed_bytes"), "ratio": take_number(table, "compression_ratio")}
+        yield name, {key: made[key] for key in _SIZES} | {"settings": settings} | sizes
+
+
+def _times(latency: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Of look-ups in tables beside those in dense ones, by table and by what was looked up."""
+    found: dict[str, dict[str, float]] = {}
+    for result in take_list(latency, "results"):
+        subject = result.get("subject")
+        if result.get("ratio") is None or str(result.get("peer")).lower() != "dense gather":
+            continue
+        table = take_text(result, "subject").removeprefix("table ")
+        if table != subject:
+            what = f"{result.get('ids')} {result.get('distribution')}"
+            found.setdefault(table, {})[what] = take_number(result, "ratio")
+    return found
 
 
 def _on_disk(sizes: Mapping[str, Any]) -> int:

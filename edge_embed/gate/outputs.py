@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.files import StrPath, check_once, keep_inputs, new_file
+from edge_embed.gate.dropped import warnings_of_replacing
 from edge_embed.report.check import CheckReport
 from edge_embed.report.html.check import check_page
 from edge_embed.report.html.compare import compare_page
@@ -23,6 +24,18 @@ Form = Callable[[Any], str]
 def to_json_text(report: CheckReport) -> str:
     """The JSON report, as `edge-embed check` takes it for a baseline: stable order, line by line for its history."""
     return json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
+
+
+def replace_baseline(path: Path, report: CheckReport) -> tuple[str, ...]:
+    """Make a report the baseline; a sentence for everything that the old one has and this one has not.
+
+    Raises:
+        OutputError: it cannot be written; the old one stays.
+    """
+    warnings = warnings_of_replacing(path, report)
+    with new_file(path, force=True) as temporary:
+        temporary.write_text(to_json_text(report), encoding="utf-8")
+    return warnings
 
 
 CHECK: Mapping[str, Form] = {

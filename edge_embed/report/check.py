@@ -14,6 +14,8 @@
     validation                  what `edge-embed validate --json` prints
     grown                       bytes now less bytes in the baseline, by name of the size
     warnings                    what the report that was replaced by this one has, and this one has not
+    changes                     [Change] of settings, tables and versions since the baseline
+    accept                      the command that makes this state the baseline, empty without one
 
 Every number is finite or null. A later version of the schema may add keys; it changes `schema_version` when one changes
 its meaning or goes away.
@@ -28,6 +30,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from edge_embed.errors import LatencyError, ParityError, SizeError
+from edge_embed.report.growth import GROWTH_OF, Change, changed, growth_words, is_growth
 from edge_embed.report.interval import Interval
 from edge_embed.report.results import Status, ValidationReport
 from edge_embed.report.shown import Shown
@@ -175,6 +178,8 @@ class CheckReport(Shown):
         validation: everything that `validate` found.
         grown: bytes now less bytes in the baseline, by size; what is gone is negative.
         warnings: what the report that is replaced by this one has, and this one has not.
+        changes: of settings, tables and versions since the baseline.
+        accept: the command that makes this state the baseline, empty without one.
     """
 
     budget: Mapping[str, Any]
@@ -186,6 +191,8 @@ class CheckReport(Shown):
     validation: ValidationReport
     grown: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    accept: str = ""
 
     @property
     def passed(self) -> bool:
@@ -208,10 +215,34 @@ class CheckReport(Shown):
         """A sentence for everything that failed, or must run and has not."""
         return [_sentence(finding) for finding in self.findings if finding.status == "failed" or finding.is_missing]
 
+    def shown(self) -> list[Finding]:
+        """The findings for people: everything that grew by too much is one, which says why and how to accept it."""
+        failed = [finding for finding in self.findings if is_growth(finding)]
+        if not failed:
+            return list(self.findings)
+        words = growth_words(failed, self.changes, self.grown, self.accept)
+        at = self.findings.index(failed[0])
+        merged = Finding("size", GROWTH_OF.split()[0], "failed", words)
+        return [
+            merged if place == at else finding
+            for place, finding in enumerate(self.findings)
+            if place == at or not is_growth(finding)
+        ]
+
+    def reasons(self) -> list[str]:
+        """As `failures`, of what is shown to people."""
+        return [_sentence(finding) for finding in self.shown() if finding.status == "failed" or finding.is_missing]
+
+    @property
+    def note(self) -> str:
+        """Settings that changed since the baseline, where no finding says so."""
+        told = any(map(is_growth, self.findings)) or not self.changes
+        return "" if told else f"changed since the baseline: {changed(self.changes)}"
+
     @property
     def verdict(self) -> str:
         """The outcome in one line."""
-        counts = Counter(finding.status for finding in self.findings)
+        counts = Counter(finding.status for finding in self.shown())
         missing = sum(finding.is_missing for finding in self.findings)
         must = f", {missing} of them must" if missing else ""
         return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run{must}"
@@ -232,8 +263,9 @@ class CheckReport(Shown):
     def render(self) -> RenderableType:
         """Findings for the terminal, what failed at the end, where it is seen."""
         order = ("passed", "not run", "failed")
-        findings = sorted(self.findings, key=lambda finding: (order.index(finding.status), finding.is_missing))
+        findings = sorted(self.shown(), key=lambda finding: (order.index(finding.status), finding.is_missing))
         lines = [line(found.status, f"{found.requirement}: {found.name}", found.detail) for found in findings]
+        lines += [Text(plain(self.note))] if self.note else []
         lines += [Text(plain(f"warning: {warning}"), "yellow") for warning in self.warnings]
         return Group(*lines, Text(f"\n{self.verdict}", "bold red" if self.exit_code else "bold green"))
 

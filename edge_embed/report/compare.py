@@ -4,8 +4,8 @@
 null.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -32,6 +32,8 @@ class Candidate:
         metric: what the metric gave on the exported file; None without one.
         model_metric: what it gave on the training form.
         latency: time of the whole model / time of another, by the name of that.
+        tables: what each is made with and takes, by name: ``method``, sizes, ``packed_bytes``, ...
+        times: of look-ups in tables / of those in dense ones, by table and by what was looked up.
         status: ``failed`` where its report has a failure, ``not run`` where something in it has not run.
         machine: on which it was looked at, in words.
     """
@@ -47,6 +49,8 @@ class Candidate:
     latency: Mapping[str, float]
     status: Status
     machine: str
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    times: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -75,15 +79,24 @@ class CompareReport(Shown):
     @property
     def note(self) -> str:
         """What is missing, empty if nothing is."""
+        return " ".join(filter(None, (self._note_on_metric(), self._note_on_latency())))
+
+    def _note_on_metric(self) -> str:
         without = [one.name for one in self.candidates if one.metric is None]
         if self.metric is None:
             return "No report has a metric, so nothing says how good a model is: name one in the budget, [metric]."
         return f"Without the metric, and so no choice: {', '.join(without)}." if without else ""
 
+    def _note_on_latency(self) -> str:
+        without = [one.name for one in self.candidates if not one.latency and not one.times]
+        remedy = "take the report of `edge-embed validate --json`, or give the budget [latency.at_most]"
+        return f"Latency was not measured of {', '.join(without)}: {remedy}." if without else ""
+
     def columns(self) -> tuple[str, ...]:
         """The heads of `rows`; all but the first are figures."""
         metric = () if self.metric is None else (self.metric, "the training form")
-        return ("model", "methods", "bytes on disk", "zipped", "ratio", *metric, *self._latencies(), "front", "checks")
+        front = () if self.metric is None else ("front",)
+        return ("model", "methods", "bytes on disk", "zipped", "ratio", *metric, *self._latencies(), *front, "checks")
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """A row for each candidate."""
@@ -91,8 +104,18 @@ class CompareReport(Shown):
             sizes = (f"{one.on_disk:,}", f"{one.zipped:,}", f"{one.ratio:.1f}x")
             metric = () if self.metric is None else (_figure(one.metric), _figure(one.model_metric))
             latency = (_figure(one.latency.get(name), 3) for name in self._latency_names())
-            front = "yes" if one.name in self.front else ""
-            yield (one.name, ", ".join(one.methods), *sizes, *metric, *latency, front, one.status)
+            front = () if self.metric is None else ("yes" if one.name in self.front else "",)
+            yield (one.name, ", ".join(one.methods), *sizes, *metric, *latency, *front, one.status)
+
+    def table_columns(self) -> tuple[str, ...]:
+        """The heads of `table_rows`."""
+        return ("model", "table", "method", "rows x columns", "settings", "bytes", "ratio", "time / dense")
+
+    def table_rows(self) -> Iterator[tuple[str, ...]]:
+        """A row for each table of each candidate: what it is made with, what it takes."""
+        for one in self.candidates:
+            for name, table in one.tables.items():
+                yield (one.name, name, *_table_cells(table), _dense_times(one.times.get(name, {})))
 
     def _latency_names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for one in self.candidates for name in one.latency))
@@ -112,12 +135,36 @@ class CompareReport(Shown):
 
     def render(self) -> RenderableType:
         """A table for the terminal."""
-        shown = FoldedTable()
-        for column in self.columns():
-            shown.add_column(cell(column), justify="right" if shown.columns else "left")
-        for row in self.rows():
-            shown.add_row(*map(cell, row))
-        return Group(shown, *([cell(self.note)] if self.note else []))
+        models, tables = _grid(self.columns(), self.rows(), 1), _grid(self.table_columns(), self.table_rows(), 5)
+        return Group(models, *([tables] if tables.row_count else []), *([cell(self.note)] if self.note else []))
+
+
+def _grid(columns: Iterable[str], rows: Iterable[Iterable[str]], texts: int) -> FoldedTable:
+    """A table whose first columns are texts, the others figures."""
+    shown = FoldedTable()
+    for column in columns:
+        shown.add_column(cell(column), justify="right" if len(shown.columns) >= texts else "left")
+    for row in rows:
+        shown.add_row(*map(cell, row))
+    return shown
+
+
+def _table_cells(table: Mapping[str, Any]) -> tuple[str, ...]:
+    settings = ", ".join(f"{name}={_setting(value)}" for name, value in table["settings"].items() if value)
+    shape = f"{table['num_embeddings']:,} x {table['embedding_dim']}"
+    return (table["method"], shape, settings, f"{table['packed_bytes']:,}", f"{table['ratio']:.1f}x")
+
+
+def _setting(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _dense_times(times: Mapping[str, float]) -> str:
+    """The range over numbers and distributions of ids."""
+    if not times:
+        return ""
+    low, high = (f"{pick(times.values()):.3g}" for pick in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def _is_better(other: Candidate, one: Candidate) -> bool:

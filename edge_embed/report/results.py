@@ -5,7 +5,7 @@ Errors and ratios that are not finite are None, so that the JSON is valid everyw
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from rich.console import RenderableType
@@ -49,6 +49,7 @@ class TableResult:
         checks: what is stored: node, body, manifest and every row.
         paths: the same ids through every path, bit by bit.
         fidelity: of its rows beside the dense ones, where the file was compressed in place; else None.
+        settings: what else it is made with: ``num_codes``, ``ranks``, ``value_type``, ``padding_idx``, ...
     """
 
     name: str
@@ -61,6 +62,7 @@ class TableResult:
     checks: tuple[Check, ...]
     paths: tuple[Check, ...]
     fidelity: Fidelity | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -370,6 +372,6 @@ class ValidationReport(Shown):
             **asdict(self),
         }
 
-    def render(self) -> RenderableType:
-        """Tables for the terminal."""
-        return report_tables.render(self)
+    def render(self, verbose: bool = False) -> RenderableType:
+        """Tables for the terminal; what passed is counted, and with ``verbose`` listed."""
+        return report_tables.render(self, verbose)

@@ -12,15 +12,21 @@ from edge_embed.report.target_table import target_table
 from edge_embed.report.words import cell, line, plain
 
 if TYPE_CHECKING:  # results.py shows itself by this file
+    from collections.abc import Iterable, Sequence
+
     from edge_embed.report.results import (
+        Check,
         LatencyResult,
         LatencySection,
         ModelResult,
         OutputChange,
         SizeResult,
+        Status,
         TableResult,
         ValidationReport,
     )
+
+    _Line = tuple[Status, str, str, str]  # as `words.line` takes it
 
 CHANGE_TITLE = "What compression changes: compressed beside original (nothing fails by it)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
@@ -29,39 +35,55 @@ _LATENCY_TITLE = (
 )
 
 
-def render(report: "ValidationReport") -> RenderableType:
-    """The whole report, top to bottom in the order it was made."""
+def render(report: "ValidationReport", verbose: bool) -> RenderableType:
+    """The verdict, the whole report in the order it was made, and the verdict again, where it is seen."""
     return Group(
-        *[line(check.status, check.name, check.detail) for check in report.structure],
-        *[_table(table) for table in report.tables],
-        _model(report.model),
+        _verdict(report),
+        "",
+        *_checks(report.structure, verbose),
+        *[_table(table, verbose) for table in report.tables],
+        _model(report.model, verbose),
         *([_changes(report.model.changes)] if report.model.changes else []),
         _sizes(report.sizes, report.tables),
         _latency(report.latency),
         *([target_table(report.targets)] if report.targets else []),
+        "",
         _verdict(report),
     )
+
+
+def _checks(checks: "Iterable[Check]", verbose: bool) -> list[RenderableType]:
+    return _lines([(check.status, check.name, check.detail, "") for check in checks], verbose)
+
+
+def _lines(found: "Sequence[_Line]", verbose: bool) -> list[RenderableType]:
+    """What did not pass, or everything; what passed and is not shown is counted."""
+    hidden = 0 if verbose else sum(status == "passed" for status, *_ in found)
+    shown = [line(*each) for each in found if not hidden or each[0] != "passed"]
+    return [*shown, *([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else [])]
 
 
 def _title(bold: str, rest: str) -> Text:
     return Text.assemble("\n", (plain(bold), "bold"), plain(f" ({rest})"))
 
 
-def _table(table: "TableResult") -> RenderableType:
+def _table(table: "TableResult", verbose: bool) -> RenderableType:
     title = _title(f"table {table.name}", f"{table.method}, {table.num_embeddings:,} x {table.embedding_dim}")
-    return Group(title, *[line(check.status, check.name, check.detail) for check in (*table.checks, *table.paths)])
+    return Group(title, *_checks((*table.checks, *table.paths), verbose))
 
 
-def _model(model: "ModelResult") -> RenderableType:
-    lines = [_title("whole model", "; ".join(model.cases))]
-    lines += [cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
+def _model(model: "ModelResult", verbose: bool) -> RenderableType:
+    found: list[_Line] = []
     for path in model.paths:
         if len(path.outputs) == 1:
-            lines.append(line(path.status, path.name, path.outputs[0].detail))
+            found.append((path.status, path.name, path.outputs[0].detail, ""))
             continue
-        lines.append(line(path.status, path.name, "" if path.outputs else path.detail))
-        lines += [line(output.status, output.name, output.detail, "    ") for output in path.outputs]
-    return Group(*lines, line(model.kernel.status, model.kernel.name, model.kernel.detail))
+        found.append((path.status, path.name, "" if path.outputs else path.detail, ""))
+        found += [(output.status, output.name, output.detail, "    ") for output in path.outputs]
+    found.append((model.kernel.status, model.kernel.name, model.kernel.detail, ""))
+    title = _title("whole model", "; ".join(model.cases))
+    left_out = [cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
+    return Group(title, *left_out, *_lines(found, verbose))
 
 
 def _changes(changes: "tuple[OutputChange, ...]") -> RenderableType:
@@ -128,6 +150,6 @@ def _ratio(result: "LatencyResult | None") -> str:
 def _verdict(report: "ValidationReport") -> Text:
     if not report.passed:
         count = len(report.failures())
-        return Text(f"\n{count} check(s) failed: the file does not hold what the model holds", "bold red")
-    rest = "" if report.complete else "; some could not run, see above"
-    return Text(f"\nall checks that ran passed{rest}", "bold green")
+        return Text(f"{count} check(s) failed: the file does not hold what the model holds", "bold red")
+    rest = "" if report.complete else "; some could not run, which say why"
+    return Text(f"all checks that ran passed{rest}", "bold green")

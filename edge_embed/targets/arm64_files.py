@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ import onnxruntime as ort
 from edge_embed.report.targets import Problem
 from edge_embed.targets.build import LIBRARY, RUNNER, build_lacks, build_runner
 from edge_embed.targets.cache import cached_folder, fetch_once
+from edge_embed.targets.pinned import PIP, Pinned, pip_options
 from edge_embed.targets.process import run_tool
 from edge_embed.targets.runner import RunnerFiles
 from edge_embed.targets.target import NotRunError
@@ -21,6 +21,8 @@ _COMPILER = "aarch64-linux-gnu-g++"
 _SETTINGS = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={_COMPILER}")
 _RUNTIME = "libonnxruntime.so"
 _WHEELS = "manylinux_2_28_aarch64"
+_PYTHON = "3.11"  # the library in the wheel is the same for all; one of them is known by its hash
+_SHA256 = {"1.31.1": "da05378364c44d4407e463982d2bf8d5e4cfea873283757e48beeb41df97b7f3"}
 
 
 def arm64_lacks() -> list[Problem]:
@@ -53,14 +55,20 @@ def _runtime_name() -> str:
 
 def _download_runtime(folder: Path, time_limit: float) -> None:
     """The shared library in the wheel for arm64 of the ONNX Runtime that is installed here."""
-    with tempfile.TemporaryDirectory() as temporary:
-        wanted = f"onnxruntime=={ort.__version__}"
-        where = ["--platform", _WHEELS, "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}"]
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    if ort.__version__ not in _SHA256:
+        raise NotRunError(
+            f"onnxruntime {ort.__version__} is installed, and no wheel of it for {_WHEELS} is known by its hash: "
+            f"install onnxruntime=={max(_SHA256)}"
+        )
+    wanted = Pinned("onnxruntime", ort.__version__, (_SHA256[ort.__version__],))
+    with tempfile.TemporaryDirectory() as temporary, pip_options([wanted]) as chosen:
+        where = ["--platform", _WHEELS, "--python-version", _PYTHON, "--dest", temporary]
         try:
-            run_tool([*pip, *where, "--dest", temporary, wanted], time_limit, what="pip")
+            run_tool([*PIP, "download", *chosen, *where], time_limit, what="pip")
         except NotRunError as error:
-            raise NotRunError(f"{wanted} for {_WHEELS} cannot be downloaded; is there a connection? {error}") from error
+            raise NotRunError(
+                f"{wanted.requirement} for {_WHEELS} cannot be downloaded; is there a connection? {error}"
+            ) from error
         (wheel,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (name for name in archive.namelist() if Path(name).name.startswith(f"{_RUNTIME}."))

@@ -79,6 +79,8 @@ class ValidationOptions:
             inputs, whatever a target does in another process. The command line ends every step by it; Python only
             calls of ONNX Runtime whose outputs are compared, and other processes.
         tokenizer: the file of the tokenizer that the exported file has, to compare ids with.
+        changed_after_export: whether a tool changed the file on purpose, so that what differs from an export is told
+            and fails nothing. Files that bear the mark of a known tool need no such word.
     """
 
     atol: Tolerance = Tolerance()
@@ -94,6 +96,7 @@ class ValidationOptions:
     targets: tuple[str, ...] = ()
     time_limit: float = 600.0
     tokenizer: Path | None = None
+    changed_after_export: bool = False
 
     def __post_init__(self) -> None:
         for name in ("seed", "iterations", "warmup", "more_cases"):

@@ -7,7 +7,7 @@ manifest with its hashes.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,6 +32,8 @@ from edge_embed.validation.tt import TT
 METHODS = {method.name: method for method in (ANT, DPQ, TT)}
 _ONNX = {method.operators: method for method in ONNX_METHODS}
 _LOWERING = {method.name: method for method in LOWERING_METHODS}
+
+_SIZES = ("num_embeddings", "embedding_dim")
 
 OnBytes = Callable[[int], None]
 
@@ -63,6 +65,12 @@ class Table:
         """The arguments of a packed operator that say which table it is, tensors as arrays."""
         tensors: list[Any] = list(self.packed.tensors().values())
         return _LOWERING[self.packed.method].arguments(self.packed, tensors)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it is made with beside its method and size, by name."""
+        found = {key: value for key, value in asdict(self.packed.shape).items() if key not in _SIZES}
+        return found | {"padding_idx": self.packed.padding_idx}
 
     @property
     def row_type(self) -> "np.dtype[Any]":

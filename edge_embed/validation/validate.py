@@ -41,6 +41,7 @@ from edge_embed.steps import limit_steps
 from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import RunOptions, Subject, Target
 from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
+from edge_embed.validation.as_exported import compare_with_export
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.cases import choose_cases, save_worst
 from edge_embed.validation.exported import ExportedModel
@@ -165,14 +166,14 @@ class Validation:
 
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
-        sound = Check("structure", "passed", f"{files}; the ONNX checker accepts it")
+        sound: tuple[Check, ...] = (Check("structure", "passed", f"{files}; the ONNX checker accepts it"),)
         known = list(self._tables.values())
         used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
         unknown = [node.name for node in self._exported.nodes if node.name not in used]
         if unknown:
             detail = f"node(s) {', '.join(unknown)} use tables that the model does not have: made from another model?"
-            return (sound, Check("no other table", "failed", detail))
-        return (sound,)
+            sound = (*sound, Check("no other table", "failed", detail))
+        return (*sound, *compare_with_export(self._lowered, self._exported, self._options.changed_after_export))
 
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
         total = table.packed.nbytes
@@ -199,6 +200,7 @@ class Validation:
             compression_ratio=table.packed.compression_ratio,
             checks=checks,
             paths=tuple(found),
+            settings=table.settings,
         )
 
     def _tensors(self, table: Table, folder: Path) -> list[TensorProto]:

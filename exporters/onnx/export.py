@@ -75,9 +75,7 @@ def export_onnx(
     check_tables(lowered)
     if memory_megabytes is not None:
         check_count("memory_megabytes", memory_megabytes, least=0, most=MAX_SIZE >> 20)
-    model = build_model(lowered)
-    if memory_megabytes is not None:
-        _limit_memory(lowered, model, memory_megabytes << 20)
+    model = build_model(lowered, None if memory_megabytes is None else memory_megabytes << 20)
     if tokenizer is not None:
         fuse_tokenizer(model, tokenizer)
     external = goes_external(model, external_data)
@@ -89,8 +87,13 @@ def export_onnx(
     return ExportedFile(files, *dimensions, *_session_memory(lowered, model))
 
 
-def build_model(lowered: LoweredProgram) -> ir.Model:
-    """The ONNX model in memory; packed tables are referenced, not copied."""
+def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
+    """The ONNX model in memory; packed tables are referenced, not copied.
+
+    Args:
+        lowered: the program.
+        memory_bytes: that a session may take for each node; None for what is usual.
+    """
     program = lowered.program
     dimensions = {"inputs": tuple(declared.traced for declared in program.inputs)}
     traced = trace(program.module, program.example_inputs, {}, dimensions)
@@ -101,6 +104,8 @@ def build_model(lowered: LoweredProgram) -> ir.Model:
     rename_dimensions(model, program)
     _anonymize(model)
     model.metadata_props.update(metadata_of(lowered))
+    if memory_bytes is not None:
+        _limit_memory(lowered, model, memory_bytes)
     return model
 
 

@@ -106,7 +106,7 @@ def _move_weights(model: ir.Model, data_path: Path) -> None:
         for value, tensor in _stored(model):
             if tensor.nbytes < SMALLEST_EXTERNAL:
                 continue
-            offset = append_weights(file, _bytes(tensor))
+            offset = append_weights(file, tensor_bytes(tensor))
             value.const_value = ir.ExternalTensor(
                 data_path.name,
                 offset,
@@ -155,10 +155,10 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
         for header, tensor in streamed:
             file.write(_field(5, len(header) + tensor.nbytes))
             file.write(header)
-            file.write(_bytes(tensor))
+            file.write(tensor_bytes(tensor))
 
 
-def _bytes(tensor: ir.TensorProtocol) -> memoryview:
+def tensor_bytes(tensor: ir.TensorProtocol) -> memoryview:
     """The content of a weight, little-endian, without a copy where it is stored so already."""
     array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
     return (array if sys.byteorder == "little" else array.byteswap()).view(np.uint8).data

@@ -48,9 +48,8 @@ def export_tflite(
     check_tables(lowered)
     layouts = choose_layouts(lowered.tables, tflite_table)
     made = _translated(lowered, layouts, tflite_sizes or {})
-    metadata = {**metadata_of(lowered), LAYOUTS_KEY: layouts_json(made.hashes, layouts)}
     with new_file(path, force=force) as temporary:
-        made.builder.write(temporary, {**metadata, **delegate_metadata(made.delegate)})
+        _write(lowered, layouts, made, temporary)
         on_written(temporary)
     return ExportedFile(
         (path,),
@@ -60,6 +59,18 @@ def export_tflite(
         added_bytes={name: layout.added_bytes for name, layout in layouts.items()},
         signatures=made.signatures,
     )
+
+
+def write_program(
+    lowered: LoweredProgram, layouts: Mapping[str, Layout], sizes: Mapping[str, Sequence[int]], path: Path
+) -> None:
+    """Write a program whose tables lie in the file in given ways; sizes and errors as of `export_tflite`."""
+    _write(lowered, layouts, _translated(lowered, layouts, sizes), path)
+
+
+def _write(lowered: LoweredProgram, layouts: Mapping[str, Layout], made: Translated, path: Path) -> None:
+    metadata = {**metadata_of(lowered), LAYOUTS_KEY: layouts_json(made.hashes, layouts)}
+    made.builder.write(path, {**metadata, **delegate_metadata(made.delegate)})
 
 
 def _translated(

@@ -48,6 +48,16 @@ def test_the_budget_is_one_and_the_others_name_it_and_its_files() -> None:
     assert WORKFLOW[True] == "pull_request"  # `on` is a truth value in YAML 1.1; GitHub reads it as text
 
 
+def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
+    actions = [step["uses"] for step in WORKFLOW["jobs"]["check"]["steps"] if "uses" in step]
+    assert len(actions) == 3
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
+    packages = STEPS["Install"]["run"].split()[4:]
+    assert packages[0] == f"edge-embed=={edge_embed.__version__}"
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", package) for package in packages)
+    assert not WORKFLOW["jobs"]["check"]["runs-on"].endswith("latest")
+
+
 @pytest.mark.slow
 def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
     """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""

@@ -1,10 +1,16 @@
 """A folder of the cache is complete or not there, whoever fetches it, and whatever goes wrong."""
 
+import hashlib
+import re
+import subprocess
 import threading
+import zipfile
 
 import pytest
 
+from edge_embed.targets import cache as cache_module
 from edge_embed.targets.cache import cached_folder, fetch_once
+from edge_embed.targets.pinned import PIP, Pinned, pip_options
 from edge_embed.targets.target import NotRunError
 
 
@@ -52,10 +58,72 @@ def test_two_at_once_get_the_same(cache):
     for thread in threads:
         thread.join()
     assert found == [cache / "thing-1"] * 2
-    assert [path.name for path in cache.rglob("*")] == ["thing-1", "file"]
+    assert [path.name for path in sorted(cache.rglob("*"))] == ["thing-1", ".sha256.json", "file"]
 
 
 def test_a_cache_that_cannot_be_written_is_named(cache):
     cache.write_text("a file in its place")
     with pytest.raises(NotRunError, match=r"edge-embed/thing-1 cannot be made.*XDG_CACHE_HOME"):
         fetch_once("thing-1", lambda folder: None)
+
+
+class TestHashes:
+    @pytest.fixture
+    def folder(self):
+        def fetch(folder):
+            (folder / "inner").mkdir()
+            (folder / "inner/library.so").write_bytes(b"content")
+            (folder / "link").symlink_to("inner/library.so")
+
+        folder = fetch_once("thing-1", fetch)
+        cache_module._check.cache_clear()  # as in the next process
+        return folder
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (lambda folder: (folder / "inner/library.so").write_bytes(b"Content"), "inner/library.so: got SHA-256"),
+            (lambda folder: (folder / "inner/library.so").unlink(), "inner/library.so is missing"),
+            (lambda folder: (folder / "inner/more.so").touch(), "inner/more.so was not fetched"),
+            (
+                lambda folder: (folder / "__pycache__").mkdir() or (folder / "__pycache__/a.pyc").touch(),
+                "a.pyc was not",
+            ),
+            (lambda folder: (folder / "link").unlink() or (folder / "link").symlink_to("/etc/passwd"), "link: got"),
+            (lambda folder: (folder / ".sha256.json").write_text("[]"), "is no list of hashes"),
+            (lambda folder: (folder / ".sha256.json").write_text("{"), "its list of hashes cannot be read"),
+        ],
+    )
+    def test_a_folder_that_changed_is_refused_with_the_remedy(self, folder, change, said):
+        change(folder)
+        with pytest.raises(NotRunError, match=f"{re.escape(said)}.*fetched again: rm -r {folder}"):
+            fetch_once("thing-1", lambda folder: pytest.fail("it is there"))
+
+    def test_a_folder_of_an_earlier_version_is_made_again(self, folder):
+        (folder / ".sha256.json").unlink()
+        (folder / "inner/library.so").write_bytes(b"old")
+        assert fetch_once("thing-1", lambda new: (new / "file").touch() or None) == folder
+        assert {path.name for path in folder.iterdir()} == {"file", ".sha256.json"}
+
+    def test_it_is_compared_once_in_a_process(self, folder):
+        fetch_once("thing-1", pytest.fail)
+        (folder / "inner/library.so").write_bytes(b"later")
+        assert fetch_once("thing-1", pytest.fail) == folder
+
+
+def test_pip_takes_no_file_with_another_hash(tmp_path):
+    """From a folder, so that no connection is needed."""
+    wheel = tmp_path / "thing-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("thing.py", "")
+        archive.writestr("thing-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1\n")
+        archive.writestr("thing-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("thing-1.dist-info/RECORD", "")
+    right, wrong = hashlib.sha256(wheel.read_bytes()).hexdigest(), "0" * 64
+    for digest, name in ((right, "right"), (wrong, "wrong")):
+        with pip_options([Pinned("thing", "1", (digest,))]) as options:
+            where = ["--no-index", "--find-links", tmp_path, "--target", tmp_path / name]
+            done = subprocess.run([*PIP, "install", *options, *where], capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (name == "right"), done.stderr
+        assert (tmp_path / name / "thing.py").exists() == (name == "right")
+    assert "DO NOT MATCH THE HASHES" in done.stderr

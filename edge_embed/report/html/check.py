@@ -22,16 +22,16 @@ def _facts(report: CheckReport) -> Mapping[str, object]:
 
 
 def _sections(report: CheckReport) -> Iterator[Section]:
-    found = sorted(report.findings, key=lambda finding: _ORDER.index(finding.status))
+    found = sorted(report.shown(), key=lambda finding: _ORDER.index(finding.status))
     lines = [(finding.status, f"{finding.requirement}: {finding.name}: {finding.detail}") for finding in found]
     lines += [("not run", warning) for warning in report.warnings]
-    yield Section("Requirements", lines=lines)
+    yield Section("Requirements", report.note, lines=lines)
     yield _parts(report)
     if report.metric is not None:
         yield _metric(report)
     if report.base is not None:
         yield _base(report.base)
-    yield from validation_sections(report.validation)
+    yield from validation_sections(report.validation, checks=False)  # they are among the requirements
 
 
 def _parts(report: CheckReport) -> Section:

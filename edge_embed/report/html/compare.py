@@ -11,6 +11,8 @@ def compare_page(report: CompareReport) -> str:
     verdict = f"Worth choosing: {front}" if front else "Nothing to choose by"
     grid = Grid(columns, list(report.rows()), frozenset(range(1, len(columns))))
     sections = [Section("Models", report.note, grid)]
+    if rows := list(report.table_rows()):
+        sections.append(Section("Tables", grid=Grid(report.table_columns(), rows, frozenset({5, 6, 7}))))
     points = {
         f"{one.name} (failed)" if one.status == "failed" else one.name: (one.on_disk, one.metric)
         for one in report.candidates

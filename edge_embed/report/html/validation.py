@@ -14,10 +14,11 @@ def validation_page(report: ValidationReport) -> str:
     return make_page(f"Validation of {report.file}", report.verdict, list(validation_sections(report)), facts)
 
 
-def validation_sections(report: ValidationReport) -> Iterator[Section]:
+def validation_sections(report: ValidationReport, checks: bool = True) -> Iterator[Section]:
     """Sizes, checks, errors, latency and targets, for a page of their own or a part of another."""
     yield _sizes(report)
-    yield _checks(report)
+    if checks:
+        yield _checks(report)
     if pictures := _errors((*report.model.paths, *report.targets)):
         yield Section("Errors of the whole model", "; ".join(report.model.cases), pictures=pictures)
     if report.model.changes:

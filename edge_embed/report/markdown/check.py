@@ -25,8 +25,10 @@ def check_markdown(report: CheckReport) -> str:
 def _blocks(report: CheckReport) -> Iterator[str]:
     mark = MARKS["failed" if report.exit_code else "passed"]
     yield f"### {mark} edge-embed check: {report.verdict}"
-    lines = [(found.status, found.requirement, found.name, found.detail) for found in report.findings]
+    lines = [(found.status, found.requirement, found.name, found.detail) for found in report.shown()]
     yield from outcomes(lines)
+    if report.note:
+        yield text(report.note)
     yield from (f"⚠️ {text(warning)}" for warning in report.warnings)
     yield from change_table(report.validation.model.changes)
     yield size_table(report.validation.sizes, report.grown)

@@ -8,4 +8,7 @@ def compare_markdown(report: CompareReport) -> str:
     """The text of the comment."""
     header = "### edge-embed compare" + (f": worth choosing: {text(', '.join(report.front))}" if report.front else "")
     rows = (map(text, row) for row in report.rows())
-    return join([header, table(list(map(text, report.columns())), rows), *([text(report.note)] if report.note else [])])
+    blocks = [header, table(list(map(text, report.columns())), rows)]
+    if tables := [list(map(text, row)) for row in report.table_rows()]:
+        blocks.append(table(list(map(text, report.table_columns())), tables))
+    return join([*blocks, *([text(report.note)] if report.note else [])])

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,11 +17,21 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import get_delegate_path
 from edge_embed.targets.cache import cached_folder, fetch_once
+from edge_embed.targets.pinned import PIP, UNBOUND, Pinned, pip_options
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, TargetRun, Tokenizer
 from edge_embed.targets.tflite import worker
 
-_OLD = ("tflite-runtime==2.14.0", "numpy==1.26.4")  # the last of its kind; it was built for numpy 1
+# The last of its kind, which was built for numpy 1; files for Python 3.11 on x86-64 and arm.
+_OLD = Pinned("tflite-runtime", "2.14.0", (
+    "195ab752e7e57329a68e54dd3dd5439fad888b9bff1be0f0dc042a3237a90e4d",
+    "ce9fa5d770a9725c746dcbf6f59f3178233b3759f09982e8b2db8d2234c333b0",
+    "c4e66a74165b18089c86788400af19fa551768ac782d231a9beae2f6434f7949",
+))  # fmt: skip
+_ITS_NUMPY = Pinned("numpy", "1.26.4", (
+    "666dbfb6ec68962c033a450943ded891bed2d54e6755e35e5835d63f4f6931d5",
+    "7ab55401287bfec946ced39700c053796e7cc0e3acbef09993a9ad2adba6ca6e",
+))  # fmt: skip
 _OLD_PYTHON = (3, 11)  # for which there are wheels of it
 
 Outcome = Sequence[NDArray[Any]] | str
@@ -155,7 +164,7 @@ def _litert(time_limit: float) -> tuple[Sequence[str], Mapping[str, str]]:
 
 
 def _old_folder() -> str:
-    return f"{_OLD[0].replace('==', '-')}-python{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{_OLD.name}-{_OLD.version}-python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _old_absent() -> str:
@@ -168,26 +177,24 @@ def _old_lacks() -> list[Problem]:
     if not _old_absent():
         return []
     if sys.version_info[:2] > _OLD_PYTHON:
-        return [Problem(f"{_OLD[0]} has no wheel for this Python", "use an environment of Python 3.11")]
+        return [Problem(f"{_OLD.requirement} has no wheel for this Python", "use an environment of Python 3.11")]
     if importlib.util.find_spec("pip") is None:
-        return [Problem(f"pip is missing, which gets {_OLD[0]}", "python -m ensurepip")]
+        return [Problem(f"pip is missing, which gets {_OLD.requirement}", "python -m ensurepip")]
     return []
 
 
 def _old(time_limit: float) -> tuple[Sequence[str], Mapping[str, str]]:
     """The runtime in a folder of its own, beside which nothing of this environment is seen."""
     folder = fetch_once(_old_folder(), lambda folder: _download_old(folder, time_limit))
-    return [sys.executable, "-P", "-S"], {"PYTHONPATH": str(folder)}
+    return [sys.executable, "-P", "-S", "-B"], {"PYTHONPATH": str(folder)}  # nothing is added to the folder
 
 
 def _download_old(folder: Path, time_limit: float) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target"]
-    # What this environment is pinned to does not hold for one of its own.
-    unbound = {name: os.devnull for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT") if name in os.environ}
-    try:
-        run_program([*pip, folder, *_OLD], time_limit, what="pip", environment=unbound)
-    except RunFailedError as error:
-        raise NotRunError(f"{_OLD[0]} cannot be downloaded; is there a connection? {error}") from error
+    with pip_options([_OLD, _ITS_NUMPY]) as chosen:
+        try:
+            run_program([*PIP, "install", *chosen, "--target", folder], time_limit, what="pip", environment=UNBOUND)
+        except RunFailedError as error:
+            raise NotRunError(f"{_OLD.requirement} cannot be downloaded; is there a connection? {error}") from error
 
 
 LITERT = TfliteTarget("litert", _litert_lacks, lambda: "", _litert)

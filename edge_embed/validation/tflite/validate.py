@@ -43,6 +43,7 @@ from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite import latency
+from edge_embed.validation.tflite.as_exported import compare_with_export
 from edge_embed.validation.tflite.signatures import fixed_sizes, narrowed
 from edge_embed.validation.tflite.sizes import measure_sizes
 from edge_embed.validation.tflite.stored import StoredFile, read_stored
@@ -128,10 +129,14 @@ class Validation:
         if got != self._program.output_names:
             detail = f"got outputs {', '.join(got)}; expected {', '.join(self._program.output_names)}: export again"
             structure = Check("structure", "failed", detail)
-        return (structure, *self._stored.delegate_checks())
+        fixed = fixed_sizes(self._program, self._stored.model)
+        as_exported = compare_with_export(
+            self._lowered, self._path, self._stored.layouts, fixed, self._options.changed_after_export
+        )
+        return (structure, *self._stored.delegate_checks(), *as_exported)
 
     def _table(self, table: Table, calls: list[TableCall]) -> TableResult:
-        uses = {call.name: call for call in calls}
+        uses, layout = {call.name: call for call in calls}, self._stored.layouts.get(table.name)
         on_path, checks = partial(self._progress, f"paths of {table.name}"), list[Check]()
         done = 0
 
@@ -140,9 +145,8 @@ class Validation:
             done += 1
             on_path(done, (2 + len(WAYS)) * len(uses))
 
-        for call in uses.values() if table.name in self._stored.layouts else ():
-            layout = self._stored.layouts[table.name].name
-            found = compare_uses(call, self._program, layout, self._random, self._run_options(iterations=0), step)
+        for call in uses.values() if layout else ():
+            found = compare_uses(call, self._program, layout.name, self._random, self._run_options(iterations=0), step)
             checks += [check if call.use == "rows" else replace(check, name=f"{check.name}, {call.name}")
                        for check in found]  # fmt: skip
         return TableResult(
@@ -155,6 +159,7 @@ class Validation:
             compression_ratio=table.packed.compression_ratio,
             checks=self._stored.checks(table.name),
             paths=tuple(checks),
+            settings=table.settings | ({"layout": layout.name} if layout else {}),
         )
 
     def _whole(self, cases: list[ModelCase], left_out: list[str]) -> ModelResult:

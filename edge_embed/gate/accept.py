@@ -1,0 +1,30 @@
+"""The command that makes a new state the baseline."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edge_embed.gate.budget import Budget
+
+
+def accept_command(
+    model: Any, exported: Path, budget: Budget, baseline: Path | None, load_options: Sequence[str]
+) -> str:
+    """What to type, with the files that the budget does not name.
+
+    Args:
+        model: the path of a saved model; of anything else there is no command, only the call in Python.
+        exported: the file.
+        budget: that was checked with.
+        baseline: that is replaced; without one there is nothing to accept.
+        load_options: what else the command needs to load the model.
+    """
+    if baseline is None:
+        return ""
+    if not isinstance(model, str | Path):
+        return "edge_embed.check(..., accept=True)"
+    files = [] if (budget.model, budget.exported) == (Path(model), exported) else [str(model), str(exported)]
+    options = [] if budget.path is None else ["--budget", str(budget.path)]
+    options += [] if baseline == budget.baseline else ["--baseline", str(baseline)]
+    return shlex.join(["edge-embed", "check", *files, *options, *load_options, "--accept"])
