@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 import edge_embed
@@ -68,6 +69,27 @@ class TestRegressions:
         on_disk = found["size: growth of on disk"]
         assert on_disk["got"] - on_disk["limit"] == grown
         assert f"({grown:+,} since the baseline" in on_disk["detail"]
+
+    def test_growth_is_told_once_with_its_cause_and_what_accepts_it(self, with_baseline: Project) -> None:
+        torch.manual_seed(0)
+        model = Tagger()
+        model.words = edge_embed.DPQEmbedding(300, 16, num_codes=64, num_groups=4, padding_idx=0)
+        edge_embed.save(model, with_baseline.model, torch.tensor([[3, 1, 2]]), force=True)
+        edge_embed.export(with_baseline.model, "onnx", with_baseline.exported, force=True)
+        result = run("--budget", with_baseline.budget, "--quiet")
+        assert result.exit_code == 4
+        (line,) = result.stderr.splitlines()
+        assert "changed: table words: num_codes 16 -> 64;" in line
+        command = f"edge-embed check --budget {with_baseline.budget} --accept"
+        assert line.endswith(f"to accept it: {command}")
+        assert run(*command.split()[2:]).exit_code == 0
+        assert run("--budget", with_baseline.budget).exit_code == 0
+
+    def test_accept_keeps_the_baseline_where_something_else_fails(self, with_baseline: Project) -> None:
+        before = (with_baseline.folder / "baseline.json").read_bytes()
+        with_baseline.flip_code_bit()
+        assert run("--budget", with_baseline.budget, "--accept").exit_code == 3
+        assert (with_baseline.folder / "baseline.json").read_bytes() == before
 
     def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
         grown = with_baseline.grow(0.01)
@@ -163,7 +185,7 @@ class TestReports:
             "parity": "0", "size": "3", "latency": "0",
         }  # fmt: skip
         text = places["markdown"].read_text()
-        assert text.startswith("### ❌ edge-embed check: 3 failed")
+        assert text.startswith("### ❌ edge-embed check: 1 failed")
         assert "| metadata |" in text
 
     def test_they_replace_nothing_unless_forced_and_inputs_never(self, with_baseline: Project) -> None:

@@ -55,7 +55,8 @@ def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_
     project.grow(0.01)
     done = run_pytest()
     assert done.ret == 1
-    assert "size: growth of on disk" in done.stdout.str()
+    assert "size: growth: on disk" in done.stdout.str()
+    assert "to accept it: pytest --edge-embed-update-baseline" in done.stdout.str()
     assert json.loads(baseline.read_text()) == first
     assert run_pytest(UPDATE).ret == 0
     assert run_pytest().ret == 0

@@ -14,16 +14,21 @@ BAD = Check("stored rows", "failed", "row 3, group 1")
 ABSENT = Check("custom op", "not run", "no library")
 
 
-def shown(report: ValidationReport, **options) -> str:
+def shown(report: ValidationReport, verbose: bool = False, **options) -> str:
     console = Console(width=200, record=True, file=io.StringIO(), **options)
-    console.print(report.render())
+    console.print(report.render(verbose))
     return console.export_text()
 
 
 def test_all_passed():
     report = make_report()
     assert (report.passed, report.complete, report.exit_code, report.failures()) == (True, True, 0, [])
-    text = shown(report)
+    folded = shown(report)
+    assert folded.startswith("all checks that ran passed")
+    assert folded.rstrip().endswith("all checks that ran passed")
+    assert "passed: --verbose lists them" in folded
+    assert "stored rows: all of them" not in folded
+    text = shown(report, verbose=True)
     assert "-[✓] stored rows: all of them" in text
     assert "-[✓] portable body: all 100 values close" in text
     assert "all checks that ran passed" in text
