@@ -32,6 +32,7 @@ def raise_opset(file: ForeignModel) -> None:
     lean = _without_weights(model)
     given = {tensor.name for tensor in lean.graph.initializer}
     try:
+        checker.check_model(lean)  # before native code that believes what it is given
         converted = version_converter.convert_version(lean, OPSET)
         checker.check_model(converted)
     except Exception as error:  # whatever an adapter of the converter runs into
