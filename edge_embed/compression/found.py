@@ -8,6 +8,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 
+NOTHING_LOOKED_UP = "there is no dense one that rows are looked up of"
 _WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
 
 
@@ -41,7 +42,9 @@ class FoundTable:
 Table = TypeVar("Table", bound=FoundTable)
 
 
-def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> list[Table]:
+def chosen(
+    tables: Iterable[Table], names: Collection[str], numbers: int, nothing: str = NOTHING_LOOKED_UP
+) -> list[Table]:
     """What is to become of each table: those without a reason to stay are compressed.
 
     Args:
@@ -49,6 +52,7 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
         names: of those that are wanted, linear layers too. Without any, all tables that rows are looked up of and that
             hold a twentieth of the model.
         numbers: of the whole model.
+        nothing: what the model holds instead, where no table was found.
 
     Raises:
         BadInputError: for a name that no table has, a table that has to stay though it is named, or none to compress.
@@ -63,8 +67,7 @@ def chosen(tables: Iterable[Table], names: Collection[str], numbers: int) -> lis
     wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]
     if all(table.reason for table in wanted):
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in wanted)
-        reasons = reasons or "there is no dense one that rows are looked up of"
-        raise BadInputError(f"the model has no table to compress: {reasons}")
+        raise BadInputError(f"the model has no table to compress: {reasons or nothing}")
     return wanted
 
 
