@@ -1,18 +1,19 @@
 """Raises the operator set of a model to one that has what the functions of packed tables use.
 
-onnx's own converter does it, on a copy without large weights. It knows no functions, and not every operator: what it
-does not know is refused.
+onnx's own converter does it, on a copy without large weights. Functions are written out first where their operators mean
+something else in the new set. Where the converter fails, an operator set that can say the bodies stays.
 """
 
-from onnx import ModelProto, TensorProto, checker, helper, version_converter
-from onnx.defs import onnx_opset_version
+from onnx import FunctionProto, ModelProto, checker, inliner, version_converter
+from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.lean import without_weights
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.model_file import expected_bytes
-from edge_embed.exporters.onnx.names import OPSET
+from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
-_SMALL = 1024  # bytes: axes and shapes, which the converter looks at
+_STANDARD = ("", "ai.onnx")
 _REMEDY = f"export the model with opset {OPSET} or later"
 
 
@@ -27,9 +28,8 @@ def raise_opset(file: ForeignModel) -> None:
         raise BadInputError(f"opset: got {opset}, expected at most {onnx_opset_version()}: export it with an older one")
     if opset >= OPSET:
         return
-    if model.functions:
-        raise BadInputError(f"opset: got {opset} in a model with functions, expected {OPSET} or later: {_REMEDY}")
-    lean = _without_weights(model)
+    _write_out_changed(model, opset)
+    lean = without_weights(model)
     given = {tensor.name for tensor in lean.graph.initializer}
     try:
         converted = version_converter.convert_version(lean, OPSET)
@@ -40,22 +40,32 @@ def raise_opset(file: ForeignModel) -> None:
     del model.graph.node[:]
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
-    for item in model.opset_import:
-        if item.domain in ("", "ai.onnx"):
-            item.version = OPSET
+    for one in (model, *model.functions):
+        for item in one.opset_import:
+            if item.domain in _STANDARD:
+                item.version = max(item.version, OPSET)
 
 
-def _without_weights(model: ModelProto) -> ModelProto:
-    """A copy in which larger weights are inputs."""
-    lean = ModelProto(ir_version=max(4, model.ir_version), opset_import=model.opset_import)
-    graph, inputs = model.graph, {value.name for value in model.graph.input}
-    lean.graph.name = graph.name or "graph"
-    for name in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(lean.graph, name).extend(getattr(graph, name))
-    for tensor in graph.initializer:
-        size = expected_bytes(tensor)
-        if size is not None and size <= _SMALL and tensor.data_location != TensorProto.EXTERNAL:
-            lean.graph.initializer.append(tensor)
-        elif tensor.name not in inputs:
-            lean.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    return lean
+def _write_out_changed(model: ModelProto, opset: int) -> None:
+    """Write out the functions with operators that a newer set changes: the converter leaves functions as they are."""
+    changed = [(one.domain, one.name) for one in model.functions if one.domain != DOMAIN and _changes(one, opset)]
+    if changed:
+        model.CopyFrom(inliner.inline_selected_functions(model, changed))
+
+
+def _changes(function: FunctionProto, opset: int) -> bool:
+    version = next((item.version for item in function.opset_import if item.domain in _STANDARD), opset)
+    waiting = [*function.node]
+    while waiting:
+        node = waiting.pop()
+        waiting += [inner for graph in graphs_of(node) for inner in graph.node]
+        if node.domain in _STANDARD and _since(node.op_type, version) != _since(node.op_type, OPSET):
+            return True
+    return False
+
+
+def _since(op_type: str, version: int) -> int:
+    try:
+        return int(get_schema(op_type, version).since_version)
+    except SchemaError:
+        return 0

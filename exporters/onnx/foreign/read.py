@@ -1,6 +1,7 @@
 """An ONNX file of any tool: parsed and checked as a whole, its tensors read when they are asked for."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ class ForeignModel:
     def opset(self) -> int:
         """Version of the standard operators."""
         return next(int(item.version) for item in self.model.opset_import if item.domain in _STANDARD)
+
+    @property
+    def tensors(self) -> Iterator[TensorProto]:
+        """All tensors of the graph, of the graphs inside it and of functions."""
+        return tensors_of(self.model)
 
     @property
     def numbers(self) -> int:
