@@ -3,13 +3,14 @@
 Each node that comes of it says where from, so that a second pass writes out only what the chosen tables are in.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, inliner
 
+from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.embed_layer_norm import written_out
 from edge_embed.exporters.onnx.foreign.names import Names
-from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
 from edge_embed.exporters.onnx.names import DOMAIN
 
 _ORIGIN = f"{DOMAIN}.origin"
@@ -36,10 +37,28 @@ def write_out(model: ModelProto, wanted: Collection[str]) -> None:
     for name in sorted(chosen):
         for node in _walk(functions[name].node):
             _mark(node, name)
-    if chosen:
-        pairs = [(functions[name].domain, functions[name].name) for name in sorted(chosen)]
-        model.CopyFrom(inliner.inline_selected_functions(model, pairs))
+    inline(model, [functions[name] for name in sorted(chosen)])
     _write_out_nodes(model, model.graph, wanted, Names(model))
+
+
+def inline(model: ModelProto, functions: Sequence[FunctionProto]) -> None:
+    """Write functions of a model out where they are called, in its own operator set, as ONNX Runtime does.
+
+    Raises:
+        BadInputError: if onnx cannot do it.
+    """
+    pairs = [(one.domain, one.name) for one in functions]
+    opset = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
+    for one in model.functions if pairs else ():
+        for item in one.opset_import:
+            if item.domain in STANDARD:
+                item.version = opset
+    try:
+        if pairs:
+            model.CopyFrom(inliner.inline_selected_functions(model, pairs))
+    except RuntimeError as error:
+        shown = ", ".join(name for _, name in pairs)
+        raise BadInputError(f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}") from error
 
 
 def unmarked(model: ModelProto) -> None:

@@ -17,15 +17,19 @@ from edge_embed.exporters.onnx.foreign.row_wise import dequantised
 from edge_embed.exporters.onnx.foreign.scopes import Scope, is_standard
 from edge_embed.exporters.onnx.foreign.uses import FLOAT_KINDS, Use, View, from_front, values_of
 
-_TABLES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int4", "uint4", "float8e4m3fn",
-           "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")  # fmt: skip
+_TABLES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8")
+_CODES = "int2 uint2 int4 uint4 int16 uint16 int32 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz".split()
 
 
 def gathers(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
     """The look-up of a node, if it is one."""
     found = _found(view, scope, place, node)
-    if found is not None and found.known.shape[found.axis] > 0:
-        yield dequantised(view, found) if found.known.kind not in FLOAT_KINDS else found
+    if found is None or 0 in found.known.shape:
+        return
+    if found.known.kind not in FLOAT_KINDS:
+        found = dequantised(view, found)
+    if found.known.dtype in _TABLES:  # others are counts and places, unless they become floats
+        yield found
 
 
 def _found(view: View, scope: Scope, place: int, node: NodeProto) -> Use | None:
@@ -34,7 +38,7 @@ def _found(view: View, scope: Scope, place: int, node: NodeProto) -> Use | None:
     if not is_standard(node, "Gather", "GatherND", "GatherElements") or len(node.input) != 2:
         return None
     known = view.known(scope, node.input[0])
-    if known is None or len(known.shape) < 2 or 0 in known.shape or known.dtype not in _TABLES:
+    if known is None or len(known.shape) < 2 or known.dtype not in (*_TABLES, *_CODES):
         return None
     plain = Use("rows", scope, place, node, known, 0, ids=node.input[1])
     values = values_of(node)

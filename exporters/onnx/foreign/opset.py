@@ -4,16 +4,18 @@ onnx's own converter does it, on a copy without large weights. Functions are wri
 something else in the new set. Where the converter fails, an operator set that can say the bodies stays.
 """
 
-from onnx import FunctionProto, ModelProto, checker, inliner, version_converter
+from collections.abc import Iterable, Iterator
+
+from onnx import FunctionProto, ModelProto, NodeProto, checker, helper, version_converter
 from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.expand import inline
 from edge_embed.exporters.onnx.foreign.lean import without_weights
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
-_STANDARD = ("", "ai.onnx")
 _REMEDY = f"export the model with opset {OPSET} or later"
 
 
@@ -31,9 +33,12 @@ def raise_opset(file: ForeignModel) -> None:
     _write_out_changed(model, opset)
     lean = without_weights(model)
     given = {tensor.name for tensor in lean.graph.initializer}
+    imported = {item.domain for item in lean.opset_import}
+    for domain in sorted({node.domain for node in _walk(lean.graph.node)} - imported - {*STANDARD}):
+        lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime has some that a file need not import
     try:
         converted = version_converter.convert_version(lean, OPSET)
-        checker.check_model(converted)
+        _check_nodes(converted)
     except Exception as error:  # whatever an adapter of the converter runs into
         reason = f"and onnx cannot convert it ({error!s:.200})"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
@@ -42,26 +47,35 @@ def raise_opset(file: ForeignModel) -> None:
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
     for one in (model, *model.functions):
         for item in one.opset_import:
-            if item.domain in _STANDARD:
+            if item.domain in STANDARD:
                 item.version = max(item.version, OPSET)
+
+
+def _check_nodes(model: ModelProto) -> None:
+    """Refuse nodes that the operator set has not; names, types and shapes of values may be missing, as in a file that runs."""
+    context = checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {item.domain: item.version for item in model.opset_import}
+    for node in _walk(model.graph.node):
+        if not any(graphs_of(node)):
+            checker.check_node(node, context)
+
+
+def _walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from _walk(graph.node)
 
 
 def _write_out_changed(model: ModelProto, opset: int) -> None:
     """Write out the functions with operators that a newer set changes: the converter leaves functions as they are."""
-    changed = [(one.domain, one.name) for one in model.functions if one.domain != DOMAIN and _changes(one, opset)]
-    if changed:
-        model.CopyFrom(inliner.inline_selected_functions(model, changed))
+    inline(model, [one for one in model.functions if one.domain != DOMAIN and _changes(one, opset)])
 
 
 def _changes(function: FunctionProto, opset: int) -> bool:
-    version = next((item.version for item in function.opset_import if item.domain in _STANDARD), opset)
-    waiting = [*function.node]
-    while waiting:
-        node = waiting.pop()
-        waiting += [inner for graph in graphs_of(node) for inner in graph.node]
-        if node.domain in _STANDARD and _since(node.op_type, version) != _since(node.op_type, OPSET):
-            return True
-    return False
+    standard = (node.op_type for node in _walk(function.node) if node.domain in STANDARD)
+    return any(_since(op_type, opset) != _since(op_type, OPSET) for op_type in standard)
 
 
 def _since(op_type: str, version: int) -> int:

@@ -8,7 +8,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from edge_embed.exporters.onnx.foreign.constants import constant_values
 
 OVERRIDABLE_FROM_IR = 4  # before, an initializer is listed among the inputs and remains a constant
-_STANDARD = ("", "ai.onnx")
+STANDARD = ("", "ai.onnx")
 
 
 class Scope:
@@ -76,7 +76,7 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 
 def is_standard(node: NodeProto, *op_types: str) -> bool:
     """Whether a node is one of these standard operators."""
-    return node.op_type in op_types and node.domain in _STANDARD
+    return node.op_type in op_types and node.domain in STANDARD
 
 
 def spelled(node: NodeProto) -> str:

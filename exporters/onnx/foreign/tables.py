@@ -49,12 +49,13 @@ class OnnxTable(FoundTable):
 def dense_tables(view: View) -> list[OnnxTable]:
     """All tables of a file, in its order, their weights not read yet: `weight_of` does."""
     nodes = [(scope, place, node) for scope in view.scopes for place, node in enumerate(scope.nodes)]
+    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
+    parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
-    taken = set()
-    for at in nodes:
-        for use in (use for rule in _LOOK_UPS for use in rule(view, *at)):
+    for use in look_ups:
+        if (id(use.scope), use.node.output[0]) not in parts:
             _place(found, use)
-            taken.add((id(use.scope), use.place))
+    taken = {(id(use.scope), use.place) for use in look_ups}
     for at in nodes:
         if (id(at[0]), at[1]) not in taken:
             for use in heads(view, *at):
@@ -173,6 +174,8 @@ def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
             if (id(inner), place) in done:
                 continue
             if not all((id(inner), output) in may_go for output in filter(None, node.output)):
+                if given := next(filter(None, (_gives(view, inner, output) for output in node.output)), ""):
+                    return f"{given}, by {spelled(node)}"
                 return f"{_where(inner)}{spelled(node)} takes it too: its other uses need its numbers"
             waiting += [(inner, output) for output in node.output if output]
     return ""
