@@ -55,6 +55,7 @@ class DenseTable:
             padding row keeps its place; None for the order of ``weight``.
         processes: who shares the work on it, each with the whole table.
         rotation: R [d, d], whose transpose is its inverse: rows are read times its transpose.
+        nbytes: of the table as its model holds it, where that is not the size of ``weight``.
 
     Attributes:
         energy: sum of all squares.
@@ -73,9 +74,10 @@ class DenseTable:
         row_order: Tensor | None = None,
         processes: Processes = ALONE,
         rotation: Tensor | None = None,
+        nbytes: int | None = None,
     ) -> None:
         self.num_embeddings, self.embedding_dim = table_size(weight)
-        self.nbytes = int(weight.nbytes)  # of the table as it is given, of whatever type
+        self.nbytes = int(weight.nbytes) if nbytes is None else nbytes
         self._weight, self._padding, self.processes = weight, padding_idx, processes
         self.rotation = rotation
         self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read

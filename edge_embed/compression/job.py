@@ -7,7 +7,7 @@ from typing import Self
 from torch import Tensor
 
 from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import NOTHING_LOOKED_UP, FoundTable, Table, chosen
+from edge_embed.compression.found import FoundTable, Table, chosen
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.plan import Plan, Progress, compress_tables
 from edge_embed.compression.processes import ALONE, Processes
@@ -51,9 +51,9 @@ class Job:
         counts = {names.get(name, name): numbers for name, numbers in self.counts.items()}
         return replace(self, names=[names.get(name, name) for name in self.names], counts=counts)
 
-    def chosen(self, tables: Iterable[Table], numbers: int, nothing: str = NOTHING_LOOKED_UP) -> list[Table]:
+    def chosen(self, tables: Iterable[Table], numbers: int, **words: str) -> list[Table]:
         """What is to become of each table, of a model of so many numbers: see `found.chosen`."""
-        return chosen(tables, self.names, numbers, nothing)
+        return chosen(tables, self.names, numbers, **words)
 
     def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
         """Compress them: see `plan.compress_tables`."""

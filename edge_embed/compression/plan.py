@@ -80,7 +80,7 @@ class Plan:
         """The same, a budget as the ratio that all tables need for it."""
         if self.budget is None:
             return self
-        dense_bytes = sum(table.weight.nbytes for table in tables)
+        dense_bytes = sum(table.nbytes for table in tables)
         if not 0 < self.budget < dense_bytes:
             expected = f"expected at least 1 and less than the {dense_bytes:,} bytes of the tables"
             raise BadInputError(f"budget: got {self.budget:,}, {expected}")
@@ -168,7 +168,7 @@ def _compressed(
     processes: Processes,
     left_out: Collection[str],
 ) -> tuple[Fitted, CompressedTable]:
-    dense = DenseTable(table.weight, table.padding_idx, processes=processes)
+    dense = DenseTable(table.weight, table.padding_idx, processes=processes, nbytes=table.nbytes)
     given = table.weight, table.padding_idx, counts
     on_trial = partial(progress, f"{table.name}: settings")
     settings, trials = _settings(table, counts, plan, kept, on_trial, processes, left_out)
@@ -219,25 +219,25 @@ def _settings(
         left_out = {*left_out, *ROTATING}
     if plan.options:
         setting = setting_of(plan.method, plan.options)
-        _check_least(setting, table.weight)
+        _check_least(setting, table)
         return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, counts
-    search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates)
+    search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates, table.nbytes)
     if plan.ratio is not None:
-        return search.run(Goal(nbytes=plan.most_bytes(table.weight.nbytes)))
+        return search.run(Goal(nbytes=plan.most_bytes(table.nbytes)))
     return search.run(Goal(min_cosine=plan.min_cosine))
 
 
-def _check_least(setting: Setting, weight: Tensor) -> None:
+def _check_least(setting: Setting, table: FoundTable) -> None:
     """Refuse anchors that alone are too large before they are made: there may be no memory for them."""
     if setting.method != "ant":
         return
     types: Mapping[str, Any] = setting.stored
-    least = ANTShape(*table_size(weight), setting.options["num_anchors"], 0, **types).nbytes
-    if least >= weight.nbytes:
+    least = ANTShape(*table_size(table.weight), setting.options["num_anchors"], 0, **types).nbytes
+    if least >= table.nbytes:
         raise SizeError(
-            f"{setting.method} {setting}: takes {least:,} bytes without any weight, no less than the {weight.nbytes:,} "
+            f"{setting.method} {setting}: takes {least:,} bytes without any weight, no less than the {table.nbytes:,} "
             "of the dense table: use fewer anchors"
         )
 

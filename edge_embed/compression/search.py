@@ -87,10 +87,11 @@ class Search:
         processes: Processes = ALONE,
         left_out: Collection[str] = (),
         rotates: Rotates = "beside",
+        dense_bytes: int | None = None,
     ) -> None:
         if method != AUTO:
             check_method(method)
-        table = DenseTable(weight, padding_idx, processes=processes)
+        table = DenseTable(weight, padding_idx, processes=processes, nbytes=dense_bytes)
         self._processes = processes
         self._size, self._dense_bytes = (table.num_embeddings, table.embedding_dim), table.nbytes
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0

@@ -1,10 +1,11 @@
 """Tables that operators of com.microsoft keep in blocks of integers with a scale each.
 
-    GatherBlockQuantized (data, ids, scales, zero_points)   data [n, ...] of (u)int4, float8, or uint8 that holds 2, 4 or 8 bits
+    GatherBlockQuantized (data, ids, scales, zero_points)   data [n, ...] of (u)int4, float8, or of 2, 4 or 8 bits in
+                                                            uint8
     MatMulNBits (hidden, data, scales, zero_points)         data uint8 [n, blocks, bytes of a block]
 
-A number is (q - zero_point) * scale, in the type of the scale. Packed bits are filled from the lowest on. Without zero points
-those of uint8 data are 2^(bits - 1), those of other types 0.
+A number is (q - zero_point) * scale, in the type of the scale. Packed bits are filled from the lowest on. Without zero
+points those of uint8 data are 2^(bits - 1), those of other types 0.
 """
 
 import math
@@ -27,7 +28,9 @@ def gathered_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> Us
         return None
     values = values_of(node)
     rank, bits = len(data.shape), values.get("bits", 4) if data.dtype == "uint8" else 8
-    axis, along = (from_front(values.get(name, other), rank) for name, other in (("gather_axis", 0), ("quantize_axis", 1)))
+    axis, along = (
+        from_front(values.get(name, other), rank) for name, other in (("gather_axis", 0), ("quantize_axis", 1))
+    )
     shape = (*data.shape[:-1], data.shape[-1] * 8 // bits)
     block = values.get("block_size", 128) or shape[along]
     if min(axis, along) < 0 or len(scales.shape) != rank or bits not in (2, 4, 8):
@@ -49,7 +52,9 @@ def multiplied_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> 
     values, extra = values_of(node), [*node.input[4:5]]
     if data is None or scales is None or any(extra) or scales.kind not in FLOAT_KINDS or len(data.shape) != 3:
         return
-    count, dim, bits, block = (int(values.get(name, other)) for name, other in (("N", 0), ("K", 0), ("bits", 4), ("block_size", 0)))
+    count, dim, bits, block = (
+        int(values.get(name, other)) for name, other in (("N", 0), ("K", 0), ("bits", 4), ("block_size", 0))
+    )
     blocks = data.shape[1]
     if bits not in (2, 4, 8) or block < 1 or data.shape != (count, -(-dim // block), block * bits // 8):
         return

@@ -3,17 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from onnx import ModelProto
-
-from edge_embed.compression.fitted import Stored
 from edge_embed.compression.job import Job
-from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, unmarked, write_out
 from edge_embed.exporters.onnx.foreign.largest import largest_constants
 from edge_embed.exporters.onnx.foreign.opset import raise_opset
 from edge_embed.exporters.onnx.foreign.read import ForeignModel, read_foreign
 from edge_embed.exporters.onnx.foreign.replace import replace_tables
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable, dense_tables, weight_of
-from edge_embed.exporters.onnx.foreign.uses import View
 from edge_embed.exporters.onnx.foreign.write import write_foreign
 from edge_embed.exporters.onnx.model_file import damaged
 from edge_embed.exporters.onnx.storage import weights_file
@@ -25,7 +20,8 @@ from edge_embed.report.compressed import CompressedTable, CompressReport
 def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
     """Write an ONNX file with packed tables in the place of dense ones; all else in it stays as it was.
 
-    Its operator set is raised to 18 where it is lower. Functions that look rows up are written out where they are called.
+    Its operator set is raised to 18 where it is lower. Functions that look rows up, and EmbedLayerNormalization, are
+    written out where they are.
 
     Args:
         path: an ONNX file of any tool; external data lies beside it.
@@ -54,37 +50,15 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
     """Change a model that was read, without writing it; arguments and errors as of `compress_onnx`."""
     with damaged(file.path):
         raise_opset(file)
-        view = _written_out(file)
-        found = dense_tables(view)
+        found = dense_tables(file)
         job = job.renamed({table.constant: table.name for table in found})
-        nothing = "" if found else largest_constants(view)
-        tables = [_read(table) for table in job.chosen(found, file.numbers, nothing)]
+        without = "" if found else largest_constants(file)
+        tables = [_read(table) for table in job.chosen(found, file.numbers, without=without)]
     fitted, reports = job.run(tables)
     with damaged(file.path):
         made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
-        if view.file is not file:
-            made = _again(file, made)
         replace_tables(file.model, file.opset, made)
-        unmarked(file.model)
     return reports
-
-
-def _written_out(file: ForeignModel) -> View:
-    """The file with all look-ups in sight: a copy, where some are inside functions or larger operators."""
-    hidden = hidden_look_ups(file.model)
-    if not hidden:
-        return View(file)
-    copy = ModelProto()
-    copy.CopyFrom(file.model)
-    write_out(copy, hidden)
-    return View(replace(file, model=copy))
-
-
-def _again(file: ForeignModel, made: dict[OnnxTable, Stored]) -> dict[OnnxTable, Stored]:
-    """The same tables in the file itself, where only what holds them is written out."""
-    write_out(file.model, {name for table in made for name in table.origins})
-    by_name = {table.name: table for table in dense_tables(View(file))}
-    return {by_name[table.name]: stored for table, stored in made.items()}
 
 
 def _read(table: OnnxTable) -> OnnxTable:

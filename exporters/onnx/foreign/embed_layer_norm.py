@@ -4,7 +4,8 @@
     output = LayerNormalization (sum) * gamma + beta
     mask_index = how many entries of each row of the mask are 1, or 0 without a mask
 
-Its look-ups refuse ids below 0, which Gather counts from the end: they are set to the largest id there can be, which is refused.
+Its look-ups refuse ids below 0, which Gather counts from the end: they are set to the largest id there can be, which
+is refused.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,9 @@ class _Writer:
             yield self._make("Add", [before, segment_rows], both)
         epsilon = next((item.f for item in self._node.attribute if item.name == "epsilon"), _EPSILON)
         given = [both, gamma, beta] if beta else [both, gamma]
-        normed = helper.make_node("LayerNormalization", given, [output], self._node.name or None, axis=-1, epsilon=epsilon)
+        normed = helper.make_node(
+            "LayerNormalization", given, [output], self._node.name or None, axis=-1, epsilon=epsilon
+        )
         yield normed
         if mask_index:
             yield from self._mask_index(ids, mask, mask_index)
@@ -80,7 +83,9 @@ class _Writer:
         else:
             shape, counted = self._name("mask_shape"), self._name("mask_counted")
             yield self._make("Shape", [ids], shape)
-            yield self._make("ConstantOfShape", [shape], counted, value=helper.make_tensor("v", TensorProto.INT32, [1], [0]))
+            yield self._make(
+                "ConstantOfShape", [shape], counted, value=helper.make_tensor("v", TensorProto.INT32, [1], [0])
+            )
         yield self._make("ReduceSum", [counted, axes], result, keepdims=0)
 
     def _constant(self, number: Any, what: str, dtype: Any = np.int64) -> Iterator[Any]:

@@ -14,7 +14,9 @@ from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
 from edge_embed.exporters.onnx.names import DOMAIN
 
 _ORIGIN = f"{DOMAIN}.origin"
-_LOOK_UPS = "Gather GatherND GatherElements GatherBlockQuantized MatMul Gemm MatMulNBits EmbedLayerNormalization".split()
+_LOOK_UPS = (
+    "Gather GatherND GatherElements GatherBlockQuantized MatMul Gemm MatMulNBits EmbedLayerNormalization".split()
+)
 
 
 def origin(node: NodeProto) -> str:
@@ -58,7 +60,9 @@ def inline(model: ModelProto, functions: Sequence[FunctionProto]) -> None:
             model.CopyFrom(inliner.inline_selected_functions(model, pairs))
     except RuntimeError as error:
         shown = ", ".join(name for _, name in pairs)
-        raise BadInputError(f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}") from error
+        raise BadInputError(
+            f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}"
+        ) from error
 
 
 def unmarked(model: ModelProto) -> None:

@@ -1,8 +1,8 @@
 """Output layers that share a table: products of hidden states with all its rows.
 
-    MatMul (hidden, table turned round)
-    Gemm (hidden, table, bias), transB = 1, or with the table turned round
-    MatMulNBits (hidden, table in blocks, ...) of com.microsoft
+MatMul (hidden, table turned round)
+Gemm (hidden, table, bias), transB = 1, or with the table turned round
+MatMulNBits (hidden, table in blocks, ...) of com.microsoft
 """
 
 from collections.abc import Iterator

@@ -126,7 +126,9 @@ class Constants:
             try:
                 (array,) = ReferenceEvaluator(self._alone(node, operands, output, False)).run(None, feeds)
             except Exception as error:  # whatever the evaluator runs into
-                raise BadInputError(f"{spelled(node)}: cannot be computed from its constants: {error!s:.200}") from error
+                raise BadInputError(
+                    f"{spelled(node)}: cannot be computed from its constants: {error!s:.200}"
+                ) from error
             found = np.asarray(array)
             if found.shape != shape:
                 raise BadInputError(f"{spelled(node)}: computes {list(found.shape)}, expected {list(shape)}")
@@ -135,9 +137,7 @@ class Constants:
         leaves = dict.fromkeys(leaf for each in given for leaf in each.leaves)
         return Known(inferred.elem_type, shape, compute, tuple(leaves), names.union(*(each.names for each in given)))
 
-    def _alone(
-        self, node: NodeProto, operands: Sequence[Known | None], output: int, folds: bool = True
-    ) -> ModelProto:
+    def _alone(self, node: NodeProto, operands: Sequence[Known | None], output: int, folds: bool = True) -> ModelProto:
         """A model of one node."""
         copy = NodeProto()
         copy.CopyFrom(node)
@@ -148,7 +148,9 @@ class Constants:
         values = [helper.make_tensor_value_info(name, each.kind, each.shape) for name, each in named.items()]
         result = helper.make_empty_tensor_value_info(node.output[output])
         tensors = [numpy_helper.from_array(np.asarray(named[name].compute()), name) for name in sorted(small)]
-        graph = helper.make_graph([copy], "alone", [each for each in values if each.name not in small], [result], tensors)
+        graph = helper.make_graph(
+            [copy], "alone", [each for each in values if each.name not in small], [result], tensors
+        )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._file.opset)])
 
 
@@ -169,5 +171,3 @@ def is_arange(known: Known, count: int) -> bool:
 def is_filled(known: Known | None, number: float) -> bool:
     """Whether each number of a constant is this one."""
     return known is not None and bool(np.all(np.asarray(known.compute(), np.float64) == number))
-
-

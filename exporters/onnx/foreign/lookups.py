@@ -1,9 +1,9 @@
 """Look-ups of rows by the operators that gather.
 
-    Gather (table, ids)                                    along any axis, of a table of two or more
-    GatherND (table, ids [..., 1])
-    GatherElements (table, Expand (ids [m, 1]))            along axis 0
-    GatherBlockQuantized (table, ids, scales, zeros)       of com.microsoft
+Gather (table, ids)                                    along any axis, of a table of two or more
+GatherND (table, ids [..., 1])
+GatherElements (table, Expand (ids [m, 1]))            along axis 0
+GatherBlockQuantized (table, ids, scales, zeros)       of com.microsoft
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,9 @@ from edge_embed.exporters.onnx.foreign.scopes import Scope, is_standard
 from edge_embed.exporters.onnx.foreign.uses import FLOAT_KINDS, Use, View, from_front, values_of
 
 _TABLES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8")
-_CODES = "int2 uint2 int4 uint4 int16 uint16 int32 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz".split()
+_CODES = (
+    "int2 uint2 int4 uint4 int16 uint16 int32 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz".split()
+)
 
 
 def gathers(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:

@@ -1,9 +1,9 @@
 """Look-ups written as products: a one-hot matrix of ids times the table.
 
-    MatMul (one_hot, table), or Gemm, where one_hot is, in any type,
-        OneHot (ids, n, [0, 1]), its classes along the last axis
-        Equal (ids [..., 1], 0 ... n - 1)
-        ScatterElements (zeros [..., n], ids [..., 1], ones) along the last axis
+MatMul (one_hot, table), or Gemm, where one_hot is, in any type,
+    OneHot (ids, n, [0, 1]), its classes along the last axis
+    Equal (ids [..., 1], 0 ... n - 1)
+    ScatterElements (zeros [..., n], ids [..., 1], ones) along the last axis
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,13 @@ def _by_scatter(view: View, use: Use, node: NodeProto, count: int) -> Use | None
     values = values_of(node)
     data, indices = (view.shape(use.scope, name) for name in (zeros, column))
     ids = view.without_column(use.scope, column)
-    if data is None or indices is None or ids is None or data[-1] != count or values.get("reduction", b"none") != b"none":
+    if (
+        data is None
+        or indices is None
+        or ids is None
+        or data[-1] != count
+        or values.get("reduction", b"none") != b"none"
+    ):
         return None
     if from_front(values.get("axis", 0), len(data)) != len(data) - 1:
         return None

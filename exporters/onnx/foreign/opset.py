@@ -1,7 +1,7 @@
 """Raises the operator set of a model to one that has what the functions of packed tables use.
 
-onnx's own converter does it, on a copy without large weights. Functions are written out first where their operators mean
-something else in the new set. Where the converter fails, an operator set that can say the bodies stays.
+onnx's own converter does it, on a copy without large weights. It leaves functions as they are: those whose operators
+mean something else in the new set are written out first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ def raise_opset(file: ForeignModel) -> None:
 
 
 def _check_nodes(model: ModelProto) -> None:
-    """Refuse nodes that the operator set has not; names, types and shapes of values may be missing, as in a file that runs."""
+    """Refuse nodes that the operator set has not; types and shapes of values may be missing, as in files that run."""
     context = checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {item.domain: item.version for item in model.opset_import}

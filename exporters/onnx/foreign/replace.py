@@ -8,10 +8,11 @@ from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bodies import OPERATORS, Body, check_count, needed_bodies
+from edge_embed.exporters.onnx.foreign.expand import unmarked
 from edge_embed.exporters.onnx.foreign.names import Names
 from edge_embed.exporters.onnx.foreign.replacement import Replacement
 from edge_embed.exporters.onnx.foreign.scopes import OVERRIDABLE_FROM_IR, Scope, graphs_of
-from edge_embed.exporters.onnx.foreign.tables import OnnxTable
+from edge_embed.exporters.onnx.foreign.tables import OnnxTable, in_file
 from edge_embed.exporters.onnx.foreign.unused import drop_unused
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
@@ -20,7 +21,7 @@ from edge_embed.packed.manifest import parse_manifest, write_manifest
 _LEAST_IR = 8  # which has functions
 
 
-def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> None:
+def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> dict[str, str]:
     """Change a model.
 
     Args:
@@ -28,27 +29,34 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
         opset: of its standard operators, from that of our functions on.
         tables: what is stored, of the same n and d, of those that need not stay.
 
+    Returns:
+        The names of the packed tables in the manifest, by name of the dense one.
+
     Raises:
         BadInputError: if tables of one method differ in the number of their tensors, or the model has functions or
             tables of another release of ours.
     """
-    names, before = Names(model), _manifest(model)
+    used = in_file(tables, model)
+    names, before = Names(model), metadata_of(model, MANIFEST_KEY)
     known = set() if before is None else set(parse_manifest(before, 0).tables)
     named: dict[str, Stored] = {}
+    packed_names: dict[str, str] = {}
     nodes: dict[Scope, dict[int, list[NodeProto]]] = {}
     for table, stored in tables.items():
         name = names.free_table(table.name, stored.arrays(), known | named.keys())
-        named[name] = stored
+        named[name], packed_names[table.name] = stored, name
         made = Replacement(names, table, name, stored)
-        for use in sorted(table.used, key=lambda use: use.place):
+        for use in sorted(used[table].used, key=lambda use: use.place):
             nodes.setdefault(use.scope, {})[use.place] = list(made.nodes(use))
     for scope in sorted(nodes, key=lambda scope: -scope.depth):  # the inner ones first: what is around them is copied
         _put_in(scope.graph, nodes[scope])
-    drop_unused(model, {name for table in tables for use in table.used for _, name in use.names})
+    drop_unused(model, {name for table in used.values() for use in table.used for _, name in use.names})
     _keep_constants(model)
     _add_tensors(model, named)
     _add_bodies(model, opset)
-    _set_manifest(model, write_manifest({name: stored.plain for name, stored in named.items()}, before))
+    set_metadata(model, MANIFEST_KEY, write_manifest({name: stored.plain for name, stored in named.items()}, before))
+    unmarked(model)
+    return packed_names
 
 
 def _put_in(graph: GraphProto, made: Mapping[int, list[NodeProto]]) -> None:
@@ -112,13 +120,15 @@ def _operator(node: NodeProto) -> OnnxOperator:
     return OPERATORS[node.op_type]
 
 
-def _manifest(model: ModelProto) -> str | None:
-    return next((item.value for item in model.metadata_props if item.key == MANIFEST_KEY), None)
+def metadata_of(model: ModelProto, key: str) -> str | None:
+    """A text of a model, None if it has none of that key."""
+    return next((item.value for item in model.metadata_props if item.key == key), None)
 
 
-def _set_manifest(model: ModelProto, text: str) -> None:
+def set_metadata(model: ModelProto, key: str, text: str) -> None:
+    """Change a text of a model, or add it."""
     for item in model.metadata_props:
-        if item.key == MANIFEST_KEY:
+        if item.key == key:
             item.value = text
             return
-    model.metadata_props.add(key=MANIFEST_KEY, value=text)
+    model.metadata_props.add(key=key, value=text)

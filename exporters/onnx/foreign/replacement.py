@@ -5,9 +5,9 @@
 
 A rotation of the rows is one more ``MatMul``, of rows with it, and of hidden states with its transpose, in float32.
 
-Gathering operators count negative ids from the end, the packed look-up refuses them: what is below 0 gets n more first, so each
-id means what it meant, and those out of range are refused as before. Where they gave a row of zeros, that is put in their place.
-Rows of a table of more dimensions, or along another axis, get the shape that they had.
+Gathering operators count negative ids from the end, the packed look-up refuses them: what is below 0 gets n more
+first, so each id means what it meant, and those out of range are refused as before. Where they gave a row of zeros,
+that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
 """
 
 from collections.abc import Iterator, Sequence
@@ -149,7 +149,9 @@ class Replacement:
         if int(np.prod(lead, dtype=np.int64)) > 1:
             flat, split, front = (self._names.free(f"{result}.{name}") for name in ("split_sizes", "split", "front"))
             count, before = (self._names.free(f"{result}.{name}") for name in ("ids_count", "block"))
-            yield self._plain("Constant", [], before, value_ints=[int(np.prod(lead)), int(np.prod(trail, dtype=np.int64))])
+            yield self._plain(
+                "Constant", [], before, value_ints=[int(np.prod(lead)), int(np.prod(trail, dtype=np.int64))]
+            )
             yield from self._count(ids, count)
             yield self._plain("Concat", [count, before], flat, axis=0)
             yield self._plain("Reshape", [rows, flat], split, allowzero=1)

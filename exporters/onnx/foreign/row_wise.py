@@ -1,7 +1,7 @@
 """Rows of integers that become floats after the look-up.
 
-    Gather (codes, ids) -> DequantizeLinear, or Cast, and Mul, Div, Add or Sub, with constants or rows of other constants by the
-    same ids
+    Gather (codes, ids) -> DequantizeLinear, or Cast, and Mul, Div, Add or Sub, with constants or rows of others by
+    the same ids
 
 The table is what these operators make of all codes at once.
 """
@@ -19,7 +19,7 @@ _STEPS = ("DequantizeLinear", "Cast", "Identity", "Mul", "Div", "Add", "Sub")
 
 
 def dequantised(view: View, use: Use) -> Use:
-    """The look-up of floats that a look-up of other numbers belongs to; itself, with a reason to stay, if there is none."""
+    """The look-up of floats that a look-up of other numbers belongs to; itself, with a reason to stay, without one."""
     reason = f"its numbers are {use.known.dtype}, expected float32 or float16"
     if use.axis or len(use.known.shape) != 2:
         return replace(use, reason=reason)

@@ -1,26 +1,29 @@
 """The dense tables of an ONNX file: matrices of which rows are looked up, and what else is done with them.
 
-A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same bits, in
-whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
+A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same
+bits, in whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
 
-A table with any other use has to stay: it would be kept beside its packed form. So has one whose ids are known before: a session
-would compute its rows when it is made, and keep them.
+A table with any other use has to stay: it would be kept beside its packed form. So has one whose ids are known before:
+a session would compute its rows when it is made, and keep them.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from onnx import NodeProto
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto
 
 from edge_embed.compression.found import FoundTable
-from edge_embed.exporters.onnx.foreign.expand import origin
+from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
 from edge_embed.exporters.onnx.foreign.heads import heads
 from edge_embed.exporters.onnx.foreign.known import Known, Leaf
 from edge_embed.exporters.onnx.foreign.lookups import gathers
 from edge_embed.exporters.onnx.foreign.one_hot import products
+from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.foreign.scopes import Scope, spelled
 from edge_embed.exporters.onnx.foreign.uses import Use, View
 
@@ -38,16 +41,44 @@ class OnnxTable(FoundTable):
         dtype: ``float32`` or ``float16``, if it need not stay.
         used: the nodes that use it.
         origins: what had to be written out for these nodes to be seen.
+        file: whose nodes these are: a copy, where something was written out.
     """
 
     constant: str = ""
     dtype: str = ""
     used: tuple[Use, ...] = ()
     origins: frozenset[str] = frozenset()
+    file: ForeignModel | None = None
 
 
-def dense_tables(view: View) -> list[OnnxTable]:
-    """All tables of a file, in its order, their weights not read yet: `weight_of` does."""
+def dense_tables(file: ForeignModel) -> list[OnnxTable]:
+    """All tables of a file, in its order, their weights not read yet: `weight_of` does.
+
+    The model stays as it is: functions and larger operators that look rows up are written out in a copy.
+    """
+    hidden = hidden_look_ups(file.model)
+    if not hidden:
+        return tables_in_sight(file)
+    copy = ModelProto()
+    copy.CopyFrom(file.model)
+    write_out(copy, hidden)
+    return tables_in_sight(replace(file, model=copy))
+
+
+def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, OnnxTable]:
+    """The same tables with the nodes of the model itself, where what holds their look-ups alone is written out."""
+    tables = list(tables)
+    file = next((table.file for table in tables if table.file is not None), None)
+    if file is None or file.model is model:
+        return {table: table for table in tables}
+    write_out(model, {name for table in tables for name in table.origins})
+    by_name = {table.name: table for table in tables_in_sight(replace(file, model=model))}
+    return {table: by_name[table.name] for table in tables}
+
+
+def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
+    """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
+    view = View(file)
     nodes = [(scope, place, node) for scope in view.scopes for place, node in enumerate(scope.nodes)]
     look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
     parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
@@ -92,9 +123,12 @@ def _is_same(one: Use, other: Use) -> bool:
     mine, others = (use.known.matrix(use.axis) for use in (one, other))
     rows = max(1, _BLOCK_NUMBERS // max(1, mine.shape[1]))
     return all(
-        np.array_equal(*(np.ascontiguousarray(each[at : at + rows]).view(np.uint8) for each in (mine, others)))
-        for at in range(0, len(mine), rows)
+        np.array_equal(_bits(mine[at : at + rows]), _bits(others[at : at + rows])) for at in range(0, len(mine), rows)
     )
+
+
+def _bits(block: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(block).view(np.uint8)
 
 
 def _width(use: Use) -> int:
@@ -107,9 +141,11 @@ def _table(view: View, label: str, uses: Sequence[Use]) -> OnnxTable:
     reason = next((each.reason for each in uses if each.reason), "") or _obstacle(view, uses)
     origins = frozenset(filter(None, (origin(node) for node in _nodes_of(view, uses))))
     constant = _plain_name(_largest(known))
+    held = sum(leaf.nbytes for leaf in known.leaves)
     return OnnxTable(
-        label, unread, None, len(uses), True, reason, "beside", constant, known.dtype, tuple(uses), origins
-    )
+        label, unread, None, len(uses), True, reason, "beside", constant, known.dtype, tuple(uses), origins, view.file,
+        held_bytes=held,
+    )  # fmt: skip
 
 
 def _largest(known: Known) -> Leaf:
@@ -117,7 +153,7 @@ def _largest(known: Known) -> Leaf:
 
 
 def _plain_name(leaf: Leaf) -> str:
-    """The name that the author of a file gave a tensor: a function that is written out gets numbers behind its names."""
+    """The name of a tensor in the file: what is written out of a function has numbers behind its names."""
     made = leaf.scope.makers.get(leaf.name)
     return re.sub(r"__\d+$", "", leaf.name) if made is not None and origin(made[1]) else leaf.name
 
@@ -174,7 +210,9 @@ def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
             if (id(inner), place) in done:
                 continue
             if not all((id(inner), output) in may_go for output in filter(None, node.output)):
-                if given := next(filter(None, (_gives(view, inner, output) for output in node.output)), ""):
+                if given := next(
+                    filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
+                ):
                     return f"{given}, by {spelled(node)}"
                 return f"{_where(inner)}{spelled(node)} takes it too: its other uses need its numbers"
             waiting += [(inner, output) for output in node.output if output]

@@ -1,4 +1,4 @@
-"""Removes what nothing needs any more, of values that are named: constants, and the nodes between them and a table's use."""
+"""Removes what nothing needs any more: constants, and the nodes between them and the use of a table."""
 
 from collections.abc import Collection, Iterator
 
