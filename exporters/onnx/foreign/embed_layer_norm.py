@@ -8,7 +8,7 @@ Its look-ups refuse ids below 0, which Gather counts from the end: they are set 
 is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class _Writer:
         if mask_index:
             yield from self._mask_index(ids, mask, mask_index)
 
-    def _rows(self, table: str, ids: str, what: str) -> Iterator[Any]:
+    def _rows(self, table: str, ids: str, what: str) -> Generator[NodeProto, None, str]:
         zero = yield from self._constant(0, f"{what}_zero")
         largest = yield from self._constant(_LARGEST, f"{what}_refused")
         wide, below, safe, rows = (self._name(f"{what}_{part}") for part in ("wide", "below", "ids", "rows"))
@@ -64,7 +64,7 @@ class _Writer:
         yield self._make("Gather", [table, safe], rows, axis=0)
         return rows
 
-    def _positions(self, ids: str) -> Iterator[Any]:
+    def _positions(self, ids: str) -> Generator[NodeProto, None, str]:
         zero = yield from self._constant(0, "position_0")
         one = yield from self._constant(1, "position_1")
         shape, length, positions = (self._name(f"position_{part}") for part in ("shape", "length", "range"))
@@ -88,7 +88,7 @@ class _Writer:
             )
         yield self._make("ReduceSum", [counted, axes], result, keepdims=0)
 
-    def _constant(self, number: Any, what: str, dtype: Any = np.int64) -> Iterator[Any]:
+    def _constant(self, number: Any, what: str, dtype: Any = np.int64) -> Generator[NodeProto, None, str]:
         name = self._name(what)
         yield self._make("Constant", [], name, value=numpy_helper.from_array(np.array(number, dtype)))
         return name

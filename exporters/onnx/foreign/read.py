@@ -51,9 +51,10 @@ class ForeignModel:
 
     @property
     def numbers(self) -> int:
-        """How many floats it holds."""
-        floats = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in FLOATS)
-        return sum(math.prod(tensor.dims) for tensor in floats)
+        """How many floats it holds, and integers of a byte, which quantised weights are."""
+        kinds = (*FLOATS, "int8", "uint8")
+        weights = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in kinds)
+        return sum(math.prod(tensor.dims) for tensor in weights)
 
     def array(self, tensor: TensorProto) -> NDArray[Any]:
         """What a tensor holds; one outside the model is mapped, not read."""

@@ -10,7 +10,7 @@ first, so each id means what it meant, and those out of range are refused as bef
 that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ class Replacement:
         if not is_wide:
             yield self._plain("Cast", [product], result, to=_ONNX_TYPES[self._table.dtype])
 
-    def _checked(self, use: Use) -> Iterator[Any]:
+    def _checked(self, use: Use) -> Generator[NodeProto, None, _Ids]:
         """Ids from 0 on in the place of those of a use."""
         prefix, count = f"{self._name}.{use.ids}", self._packed.num_embeddings
         zero, number, wide = (self._names.free(f"{prefix}.{name}") for name in ("zero", "count", "wide"))

@@ -38,7 +38,6 @@ class Scope:
             self.given -= self.tensors.keys()
         self.depth: int = 0 if outer is None else outer.depth + 1
         self._own = self.given | self.tensors.keys() | self.makers.keys()
-        self.depth: int = 0 if outer is None else outer.depth + 1
         self.inner = [Scope(inside, ir_version, self, node) for node in self.nodes for inside in graphs_of(node)]
 
     def owner(self, name: str) -> "Scope | None":
