@@ -57,6 +57,8 @@ def _next(view: View, use: Use) -> Use | None:
             return None
         if operand is not None and not by_ids and not _fits(operand, use.known.shape[1], node, position):
             return None
+        if by_ids and operand is not None and node.op_type != "DequantizeLinear" and len(operand.shape) != 2:
+            return None  # one number a row would be taken for one a column
         passed |= {(id(scope), given)} if by_ids else frozenset()
         operands.append(operand)
     step = _over_rows(view, use, node, operands)
