@@ -64,7 +64,7 @@ def rewrite(
         found = [table for table in dense_tables(file) if not table.reason]
     made = assigned(found, new, promises, original, compressed)
     with damaged(original):
-        dense = {name: weight_of(file, table) for table, name in made.items()}
+        dense = {name: weight_of(table) for table, name in made.items()}
         names = replace_tables(file.model, file.opset, {table: new[name] for table, name in made.items()})
     _check_names(names, made, original, compressed)
     return Rewritten(file, new, dense)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.compression.job import Job
+from edge_embed.exporters.onnx.foreign.largest import largest_constants
 from edge_embed.exporters.onnx.foreign.opset import raise_opset
 from edge_embed.exporters.onnx.foreign.read import ForeignModel, read_foreign
 from edge_embed.exporters.onnx.foreign.replace import metadata_of, replace_tables, set_metadata
@@ -21,7 +22,8 @@ from edge_embed.report.promise import promises_of, write_promises
 def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
     """Write an ONNX file with packed tables in the place of dense ones; all else in it stays as it was.
 
-    Its operator set is raised to 18 where it is lower.
+    Its operator set is raised to 18 where it is lower. Functions that look rows up, and EmbedLayerNormalization, are
+    written out where they are.
 
     Args:
         path: an ONNX file of any tool; external data lies beside it.
@@ -52,7 +54,8 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
         raise_opset(file)
         found = dense_tables(file)
         job = job.renamed({table.constant: table.name for table in found})
-        tables = [_read(file, table) for table in job.chosen(found, file.numbers)]
+        without = "" if found else largest_constants(file)
+        tables = [_read(table) for table in job.chosen(found, file.numbers, without=without)]
     fitted, reports = job.run(tables)
     with damaged(file.path):
         made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
@@ -62,6 +65,6 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
     return reports
 
 
-def _read(file: ForeignModel, table: OnnxTable) -> OnnxTable:
+def _read(table: OnnxTable) -> OnnxTable:
     """With its weight, if it need not stay."""
-    return table if table.reason else replace(table, weight=weight_of(file, table))
+    return table if table.reason else replace(table, weight=weight_of(table))

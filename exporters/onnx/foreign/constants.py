@@ -1,14 +1,21 @@
 """Which values of a graph are known before it runs: a session computes them when it is made."""
 
+from collections.abc import Collection
+
 from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
 
 _OF_SHAPES = ("Shape", "Size")
 
 
-def constant_values(graph: GraphProto) -> set[str]:
-    """Constants, what follows from them alone, and the shapes of values whose size is fixed."""
-    given = {value.name for value in graph.input}  # a caller may give another in place of a constant
-    known = {tensor.name for tensor in graph.initializer if tensor.name not in given}
+def constant_values(graph: GraphProto, given: Collection[str], around: Collection[str] = ()) -> set[str]:
+    """Constants, what follows from them alone, and the shapes of values whose size is fixed.
+
+    Args:
+        graph: a graph, or the body of a branch or loop.
+        given: inputs for which a caller may give another value in place of a constant.
+        around: constants of the graphs around it.
+    """
+    known = {*around, *(tensor.name for tensor in graph.initializer if tensor.name not in given)}
     fixed = {value.name for value in (*graph.input, *graph.value_info) if _has_fixed_size(value)}
     for node in graph.node:
         if set(filter(None, node.input)) <= (known | fixed if node.op_type in _OF_SHAPES else known):

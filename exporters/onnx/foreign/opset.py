@@ -1,18 +1,21 @@
 """Raises the operator set of a model to one that has what the functions of packed tables use.
 
-onnx's own converter does it, on a copy without large weights. It knows no functions, and not every operator: what it
-does not know is refused.
+onnx's own converter does it, on a copy without large weights. It leaves functions as they are: those whose operators
+mean something else in the new set are written out first.
 """
 
-from onnx import ModelProto, TensorProto, checker, helper, version_converter
-from onnx.defs import onnx_opset_version
+from collections.abc import Iterable, Iterator
+
+from onnx import FunctionProto, ModelProto, NodeProto, checker, helper, version_converter
+from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.expand import inline
+from edge_embed.exporters.onnx.foreign.lean import without_weights
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.model_file import expected_bytes
-from edge_embed.exporters.onnx.names import OPSET
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
+from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
-_SMALL = 1024  # bytes: axes and shapes, which the converter looks at
 _REMEDY = f"export the model with opset {OPSET} or later"
 
 
@@ -27,36 +30,57 @@ def raise_opset(file: ForeignModel) -> None:
         raise BadInputError(f"opset: got {opset}, expected at most {onnx_opset_version()}: export it with an older one")
     if opset >= OPSET:
         return
-    if model.functions:
-        raise BadInputError(f"opset: got {opset} in a model with functions, expected {OPSET} or later: {_REMEDY}")
-    lean = _without_weights(model)
+    _write_out_changed(model, opset)
+    lean = without_weights(model)
     given = {tensor.name for tensor in lean.graph.initializer}
+    imported = {item.domain for item in lean.opset_import}
+    for domain in sorted({node.domain for node in _walk(lean.graph.node)} - imported - {*STANDARD}):
+        lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime has some that a file need not import
     try:
         checker.check_model(lean)  # before native code that believes what it is given
         converted = version_converter.convert_version(lean, OPSET)
-        checker.check_model(converted)
+        _check_nodes(converted)
     except Exception as error:  # whatever an adapter of the converter runs into
         reason = f"and onnx cannot convert it ({error!s:.200})"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
     del model.graph.node[:]
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
-    for item in model.opset_import:
-        if item.domain in ("", "ai.onnx"):
-            item.version = OPSET
+    for one in (model, *model.functions):
+        for item in one.opset_import:
+            if item.domain in STANDARD:
+                item.version = max(item.version, OPSET)
 
 
-def _without_weights(model: ModelProto) -> ModelProto:
-    """A copy in which larger weights are inputs."""
-    lean = ModelProto(ir_version=max(4, model.ir_version), opset_import=model.opset_import)
-    graph, inputs = model.graph, {value.name for value in model.graph.input}
-    lean.graph.name = graph.name or "graph"
-    for name in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(lean.graph, name).extend(getattr(graph, name))
-    for tensor in graph.initializer:
-        size = expected_bytes(tensor)
-        if size is not None and size <= _SMALL and tensor.data_location != TensorProto.EXTERNAL:
-            lean.graph.initializer.append(tensor)
-        elif tensor.name not in inputs:
-            lean.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    return lean
+def _check_nodes(model: ModelProto) -> None:
+    """Refuse nodes that the operator set has not; types and shapes of values may be missing, as in files that run."""
+    context = checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {item.domain: item.version for item in model.opset_import}
+    for node in _walk(model.graph.node):
+        if not any(graphs_of(node)):
+            checker.check_node(node, context)
+
+
+def _walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from _walk(graph.node)
+
+
+def _write_out_changed(model: ModelProto, opset: int) -> None:
+    """Write out the functions with operators that a newer set changes: the converter leaves functions as they are."""
+    inline(model, [one for one in model.functions if one.domain != DOMAIN and _changes(one, opset)])
+
+
+def _changes(function: FunctionProto, opset: int) -> bool:
+    standard = (node.op_type for node in _walk(function.node) if node.domain in STANDARD)
+    return any(_since(op_type, opset) != _since(op_type, OPSET) for op_type in standard)
+
+
+def _since(op_type: str, version: int) -> int:
+    try:
+        return int(get_schema(op_type, version).since_version)
+    except SchemaError:
+        return 0

@@ -1,6 +1,7 @@
 """An ONNX file of any tool: parsed and checked as a whole, its tensors read when they are asked for."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,16 @@ class ForeignModel:
         return next(int(item.version) for item in self.model.opset_import if item.domain in _STANDARD)
 
     @property
+    def tensors(self) -> Iterator[TensorProto]:
+        """All tensors of the graph, of the graphs inside it and of functions."""
+        return tensors_of(self.model)
+
+    @property
     def numbers(self) -> int:
-        """How many floats it holds."""
-        floats = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in FLOATS)
-        return sum(math.prod(tensor.dims) for tensor in floats)
+        """How many floats it holds, and integers of a byte, which quantised weights are."""
+        kinds = (*FLOATS, "int8", "uint8")
+        weights = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in kinds)
+        return sum(math.prod(tensor.dims) for tensor in weights)
 
     def array(self, tensor: TensorProto) -> NDArray[Any]:
         """What a tensor holds; one outside the model is mapped, not read."""

@@ -1,32 +1,35 @@
-"""The dense tables of an ONNX file: constants [n, d] of which rows are gathered, and what else is done with them.
+"""The dense tables of an ONNX file: matrices of which rows are looked up, and what else is done with them.
 
-    rows     Gather (table, ids) along axis 0
-    logits   MatMul (hidden, Transpose (table)) or Gemm (hidden, table, bias) with transB: a tied head; in place of the
-             Transpose there may be a constant [d, n] with the same bits, which optimisers make of it
+A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same
+bits, in whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
 
-A table with any other use has to stay: it would be kept beside its packed form. So has one inside a branch, a loop or
-a function, and one whose ids are known before: a session would compute its rows when it is made, and keep them.
+A table with any other use has to stay: it would be kept beside its packed form. So has one whose ids are known before:
+a session would compute its rows when it is made, and keep them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto
 
 from edge_embed.compression.found import FoundTable
-from edge_embed.exporters.onnx.foreign.constants import constant_values
-from edge_embed.exporters.onnx.foreign.read import FLOATS, ForeignModel
-from edge_embed.exporters.onnx.model_file import dtype_name
-from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
+from edge_embed.exporters.onnx.foreign.heads import heads
+from edge_embed.exporters.onnx.foreign.known import Known, Leaf
+from edge_embed.exporters.onnx.foreign.lookups import gathers
+from edge_embed.exporters.onnx.foreign.one_hot import products
+from edge_embed.exporters.onnx.foreign.read import ForeignModel
+from edge_embed.exporters.onnx.foreign.scopes import Scope, spelled
+from edge_embed.exporters.onnx.foreign.uses import Use, View
 
-_TYPES = ("float32", "float16")
-_KNOWN_TYPES = (*FLOATS, "int8", "uint8")  # of constants that may be tables; others are counts and shapes
+_LOOK_UPS: tuple[Callable[[View, Scope, int, NodeProto], Iterator[Use]], ...] = (gathers, products)
 _BLOCK_NUMBERS = 1 << 22
-
-_Kind = Literal["rows", "logits", "same", "turned", "other"]
+_SHARE = 4  # constants of less than a fourth of a table may stay beside its packed form
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,258 +37,194 @@ class OnnxTable(FoundTable):
     """One dense table of a file.
 
     Attributes:
-        constant: its name in the file.
-        twins: constants [d, n] with the same bits.
+        constant: name of the largest tensor that it is made of.
         dtype: ``float32`` or ``float16``, if it need not stay.
-        lookups: places of the nodes that gather its rows, in the graph.
-        heads: places of those that multiply with it.
-        helpers: places of those that hold it, turn it round or rename it.
+        used: the nodes that use it.
+        origins: what had to be written out for these nodes to be seen.
+        file: whose nodes these are: a copy, where something was written out.
     """
 
     constant: str = ""
-    twins: tuple[str, ...] = ()
     dtype: str = ""
-    lookups: tuple[int, ...] = ()
-    heads: tuple[int, ...] = ()
-    helpers: tuple[int, ...] = ()
-
-
-@dataclass
-class _Uses:
-    """What the graph does with one constant."""
-
-    lookups: list[int] = field(default_factory=list)
-    heads: list[int] = field(default_factory=list)
-    helpers: list[int] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
-    looks_up: bool = False
+    used: tuple[Use, ...] = ()
+    origins: frozenset[str] = frozenset()
+    file: ForeignModel | None = None
 
 
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
-    """All tables of a file, in its order, their weights not read yet: `weight_of` does."""
-    graph = file.model.graph
-    constants = dict(_matrices(graph.initializer, graph.node))
-    twins = _twins(file, constants)
-    uses = _Walk(graph, constants, twins).uses
-    labels = _labels(name for name, found in uses.items() if found.looks_up)
-    inputs = {value.name for value in graph.input}
-    found = []
-    for name, label in labels.items():
-        turned = tuple(twin for twin, root in twins.items() if root == name)
-        reason = _obstacle(constants[name], uses[name], inputs & {name, *turned})
-        found.append(_table(label, name, constants[name], uses[name], turned, reason))
-    return found + [_inner_table(*inner, labels.values()) for inner in _inner_tables(file.model)]
+    """All tables of a file, in its order, their weights not read yet: `weight_of` does.
+
+    The model stays as it is: functions and larger operators that look rows up are written out in a copy.
+    """
+    hidden = hidden_look_ups(file.model)
+    if not hidden:
+        return tables_in_sight(file)
+    copy = ModelProto()
+    copy.CopyFrom(file.model)
+    write_out(copy, hidden)
+    return tables_in_sight(replace(file, model=copy))
 
 
-def weight_of(file: ForeignModel, table: OnnxTable) -> torch.Tensor:
+def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, OnnxTable]:
+    """The same tables with the nodes of the model itself, where what holds their look-ups alone is written out."""
+    tables = list(tables)
+    file = next((table.file for table in tables if table.file is not None), None)
+    if file is None or file.model is model:
+        return {table: table for table in tables}
+    write_out(model, {name for table in tables for name in table.origins})
+    by_name = {table.name: table for table in tables_in_sight(replace(file, model=model))}
+    return {table: by_name[table.name] for table in tables}
+
+
+def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
+    """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
+    view = View(file)
+    nodes = [(scope, place, node) for scope in view.scopes for place, node in enumerate(scope.nodes)]
+    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
+    parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
+    found: list[list[Use]] = []
+    for use in look_ups:
+        if (id(use.scope), use.node.output[0]) not in parts:
+            _place(found, use)
+    taken = {(id(use.scope), use.place) for use in look_ups}
+    for at in nodes:
+        if (id(at[0]), at[1]) not in taken:
+            for use in heads(view, *at):
+                _place(found, use, alone=False)
+    names = _labels(found)
+    return [_table(view, name, uses) for name, uses in zip(names, found, strict=True)]
+
+
+def weight_of(table: OnnxTable) -> torch.Tensor:
     """The numbers of a table [n, d]."""
-    graph = file.model.graph
-    array = file.array(dict(_matrices(graph.initializer, graph.node))[table.constant])
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    use = table.used[0]
+    matrix = use.known.matrix(use.axis)
+    if not matrix.dtype.isnative:
+        matrix = matrix.astype(matrix.dtype.newbyteorder("="))
+    return torch.from_numpy(matrix if matrix.flags.writeable and matrix.flags.c_contiguous else matrix.copy())
 
 
-def _table(label: str, name: str, tensor: TensorProto, uses: _Uses, twins: tuple[str, ...], reason: str) -> OnnxTable:
-    places = tuple(uses.lookups), tuple(uses.heads), tuple(uses.helpers)
-    count = max(1, len(uses.lookups) + len(uses.heads))
-    return OnnxTable(
-        label, _unread(tensor), None, count, True, reason, "beside", name, twins, dtype_name(tensor.data_type), *places
+def _place(found: list[list[Use]], use: Use, alone: bool = True) -> None:
+    """Put a use to those of the same table, or, if it may be alone, on its own."""
+    for uses in found:
+        if _is_same(uses[0], use):
+            uses.append(use)
+            return
+    if alone:
+        found.append([use])
+
+
+def _is_same(one: Use, other: Use) -> bool:
+    sizes = [(use.known.kind, use.known.shape[use.axis], _width(use)) for use in (one, other)]
+    if sizes[0] != sizes[1] or one.reason or other.reason:
+        return sizes[0] == sizes[1] and one.known is other.known and one.axis == other.axis
+    if one.known is other.known and one.axis == other.axis:
+        return True
+    mine, others = (use.known.matrix(use.axis) for use in (one, other))
+    rows = max(1, _BLOCK_NUMBERS // max(1, mine.shape[1]))
+    return all(
+        np.array_equal(_bits(mine[at : at + rows]), _bits(others[at : at + rows])) for at in range(0, len(mine), rows)
     )
 
 
-def _unread(tensor: TensorProto) -> torch.Tensor:
-    """A tensor of the same size that takes no memory."""
-    return torch.zeros(1).expand(*map(int, tensor.dims))
+def _bits(block: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(block).view(np.uint8)
 
 
-def _labels(names: Iterable[str]) -> dict[str, str]:
-    """What tables are called: as the layer whose ``weight`` they are, where no other one is called so."""
-    names = list(names)
-    short = {name: name.removesuffix(".weight") or name for name in names}
-    return {name: name if label in names else label for name, label in short.items()}
+def _width(use: Use) -> int:
+    return int(np.prod([*use.lead, *use.trail], dtype=np.int64))
 
 
-def _obstacle(tensor: TensorProto, uses: _Uses, inputs: Iterable[str]) -> str:
-    """Why no packed table can do what this one does; empty if one can."""
-    dtype = dtype_name(tensor.data_type)
-    if dtype not in _TYPES:
-        return f"its numbers are {dtype}, expected {' or '.join(_TYPES)}"
-    for name in sorted(inputs):
-        return f"{name} is an input of the model too, for which a caller may give another: remove it from the inputs"
-    return uses.others[0] if uses.others else ""
-
-
-class _Walk:
-    """One pass over the nodes of a graph, in their order, that notes what they do with constants."""
-
-    def __init__(self, graph: GraphProto, constants: Mapping[str, TensorProto], twins: Mapping[str, str]) -> None:
-        self.uses = {name: _Uses() for name in constants if name not in twins}
-        self._views = {name: (name, False) for name in self.uses} | {twin: (twins[twin], True) for twin in twins}
-        self._outputs = {value.name for value in graph.output}
-        self._constants = constant_values(graph)
-        self._read: set[str] = set()  # by the nodes so far
-        for name in [*self._views]:
-            self._note_output(name)
-        for place, node in enumerate(graph.node):
-            if node.op_type == "Constant" and node.output[0] in self._views:
-                self.uses[self._views[node.output[0]][0]].helpers.append(place)
-            for position, name in enumerate(node.input):
-                if name in self._views:
-                    self._note(place, node, position, name)
-            self._read.update(node.input)
-            for inner in _graphs_of(node):
-                self._note_inner(node, inner)
-
-    def _note(self, place: int, node: NodeProto, position: int, name: str) -> None:
-        root, is_turned = self._views[name]
-        uses, kind = self.uses[root], _kind(node, position, is_turned)
-        if kind == "rows":
-            uses.lookups.append(place)
-            uses.looks_up = True
-            if node.input[1] in self._constants:
-                uses.others.append(f"the ids of {_spelled(node)} are constants, and so are its rows: fold them first")
-        elif kind == "logits":
-            uses.heads.append(place)
-        elif kind == "other":
-            uses.others.append(f"{_spelled(node)} takes it too")
-        else:
-            uses.helpers.append(place)
-            self._views[node.output[0]] = root, is_turned ^ (kind == "turned")
-            self._note_output(node.output[0])
-            if node.output[0] in self._read:
-                uses.others.append(f"a node before {_spelled(node)} takes what it gives: sort the graph")
-
-    def _note_output(self, name: str) -> None:
-        if name in self._outputs:
-            self.uses[self._views[name][0]].others.append("it is an output of the model")
-
-    def _note_inner(self, node: NodeProto, graph: GraphProto) -> None:
-        """A branch or loop may take what is around it: by the same name."""
-        for inner in graph.node:
-            self._read.update(inner.input)
-            for name in set(inner.input) & self._views.keys():
-                uses = self.uses[self._views[name][0]]
-                uses.others.append(f"a graph inside {_spelled(node)} takes it too")
-                uses.looks_up |= _gathers(inner) and inner.input[0] == name
-            for deeper in _graphs_of(inner):
-                self._note_inner(node, deeper)
-        for value in graph.output:
-            if value.name in self._views:
-                self.uses[self._views[value.name][0]].others.append(f"a graph inside {_spelled(node)} gives it")
-
-
-def _kind(node: NodeProto, position: int, is_turned: bool) -> _Kind:
-    """What a node does with a constant [n, d], or with what turned it round, at one of its inputs."""
-    if node.domain not in ("", "ai.onnx"):
-        return "other"
-    values = _values(node)
-    if node.op_type == "Gather" and position == 0 and not is_turned and values.get("axis", 0) in (0, -2):
-        return "rows"
-    if node.op_type == "MatMul" and position == 1 and is_turned:
-        return "logits"
-    if node.op_type == "Gemm" and position == 1 and is_turned != bool(values.get("transB", 0)) and _is_plain(node):
-        return "logits"
-    if node.op_type == "Identity":
-        return "same"
-    if node.op_type == "Transpose" and list(values.get("perm", [1, 0])) == [1, 0]:
-        return "turned"
-    return "other"
-
-
-def _is_plain(gemm: NodeProto) -> bool:
-    """Whether a Gemm multiplies and adds, nothing more."""
-    values = _values(gemm)
-    factors = [values.get("alpha", 1)] + ([values.get("beta", 1)] if any(gemm.input[2:]) else [])
-    return not values.get("transA", 0) and all(factor == 1 for factor in factors)
-
-
-def _values(node: NodeProto) -> dict[str, Any]:
-    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
-
-
-def _gathers(node: NodeProto) -> bool:
-    return len(node.input) == 2 and _kind(node, 0, is_turned=False) == "rows"
-
-
-def _spelled(node: NodeProto) -> str:
-    return f"{node.op_type} {node.name!r:.100}" if node.name else node.op_type
-
-
-def _graphs_of(node: NodeProto) -> Iterator[GraphProto]:
-    for item in node.attribute:
-        if item.type == AttributeProto.GRAPH:
-            yield item.g
-        yield from item.graphs
-
-
-def _matrices(initializers: Iterable[TensorProto], nodes: Iterable[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
-    """Constants of two dimensions, by name; those without numbers are no tables."""
-    constants = [(tensor.name, tensor) for tensor in initializers]
-    constants += [
-        (node.output[0], item.t)
-        for node in nodes
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx")
-        for item in node.attribute
-        if item.name == "value"
-    ]
-    for name, tensor in constants:
-        if len(tensor.dims) == 2 and 0 not in tensor.dims and dtype_name(tensor.data_type) in _KNOWN_TYPES:
-            yield name, tensor
-
-
-def _twins(file: ForeignModel, constants: Mapping[str, TensorProto]) -> dict[str, str]:
-    """The constants [d, n] that a graph multiplies with and that are a table turned round: by name, the table."""
-    nodes = file.model.graph.node
-    tables = [name for name in dict.fromkeys(node.input[0] for node in nodes if _gathers(node)) if name in constants]
-    factors = {node.input[1] for node in nodes if node.op_type in ("MatMul", "Gemm") and len(node.input) > 1}
-    twins = {}
-    for name in sorted(factors & constants.keys() - set(tables)):
-        for table in tables:
-            if _is_turned(file, constants[name], constants[table]):
-                twins[name] = table
-                break
-    return twins
-
-
-def _is_turned(file: ForeignModel, turned: TensorProto, table: TensorProto) -> bool:
-    n, dim = table.dims
-    if (turned.data_type, *turned.dims) != (table.data_type, dim, n):
-        return False
-    one, other = file.array(turned), file.array(table)
-    rows = max(1, _BLOCK_NUMBERS // dim)
-    return all(
-        np.array_equal(np.ascontiguousarray(one[:, at : at + rows].T).view(np.uint8),
-                       np.ascontiguousarray(other[at : at + rows]).view(np.uint8))
-        for at in range(0, n, rows)
+def _table(view: View, label: str, uses: Sequence[Use]) -> OnnxTable:
+    use, known = uses[0], uses[0].known
+    unread = torch.zeros(1).expand(known.shape[use.axis], _width(use))  # takes no memory
+    reason = next((each.reason for each in uses if each.reason), "") or _obstacle(view, uses)
+    origins = frozenset(filter(None, (origin(node) for node in _nodes_of(view, uses))))
+    constant = _plain_name(_largest(known))
+    held = sum(leaf.nbytes for leaf in known.leaves)
+    return OnnxTable(
+        label, unread, None, len(uses), True, reason, "beside", constant, known.dtype, tuple(uses), origins, view.file,
+        held_bytes=held,
     )  # fmt: skip
 
 
-def _inner_tables(model: ModelProto) -> Iterator[tuple[str, TensorProto, str]]:
-    """The tables inside branches, loops and functions: name, tensor and where."""
-    for node in model.graph.node:
-        yield from _tables_inside(node)
-    for function in model.functions:
-        if function.domain != DOMAIN:
-            where = f"the function {function.name:.100}"
-            yield from ((*found, where) for found in _gathered((), function.node))
-            for node in function.node:
-                yield from _tables_inside(node)
+def _largest(known: Known) -> Leaf:
+    return max(known.leaves, key=lambda leaf: leaf.nbytes)
 
 
-def _tables_inside(node: NodeProto) -> Iterator[tuple[str, TensorProto, str]]:
-    for graph in _graphs_of(node):
-        yield from ((*found, _spelled(node)) for found in _gathered(graph.initializer, graph.node))
-        for inner in graph.node:
-            yield from _tables_inside(inner)
+def _plain_name(leaf: Leaf) -> str:
+    """The name of a tensor in the file: what is written out of a function has numbers behind its names."""
+    made = leaf.scope.makers.get(leaf.name)
+    return re.sub(r"__\d+$", "", leaf.name) if made is not None and origin(made[1]) else leaf.name
 
 
-def _gathered(initializers: Iterable[TensorProto], nodes: Iterable[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
-    nodes = list(nodes)
-    names = {node.input[0] for node in nodes if _gathers(node)}
-    return (found for found in _matrices(initializers, nodes) if found[0] in names)
+def _labels(found: Iterable[Sequence[Use]]) -> list[str]:
+    """What tables are called: as the layer whose ``weight`` they are, where no other one is called so."""
+    leaves = [_largest(uses[0].known) for uses in found]
+    names = [_plain_name(leaf) for leaf in leaves]
+    short = [name.removesuffix(".weight") or name for name in names]
+    labels: list[str] = []
+    for name, label in zip(names, short, strict=True):
+        wanted, count = (name if label in names or short.count(label) > 1 else label), 0
+        while (chosen := wanted if not count else f"{wanted}_{count}") in labels:
+            count += 1
+        labels.append(chosen)
+    return labels
 
 
-def _inner_table(name: str, tensor: TensorProto, where: str, others: Iterable[str]) -> OnnxTable:
-    label = name if name not in others else f"{where}: {name}"
-    return OnnxTable(
-        label, _unread(tensor), None, 1, True, f"it is inside {where}, which stays as it is", constant=name
-    )
+def _nodes_of(view: View, uses: Iterable[Use]) -> Iterator[NodeProto]:
+    """The nodes of uses, and those that compute what they take alone."""
+    by_place = {(id(scope), name): node for scope in view.scopes for name, (_, node) in scope.makers.items()}
+    for use in uses:
+        yield use.node
+        yield from (by_place[name] for name in use.names if name in by_place)
+
+
+def _obstacle(view: View, uses: Sequence[Use]) -> str:
+    """Why no packed table can do what this one does; empty if one can."""
+    for use in uses:
+        if use.kind == "rows" and use.ids in use.scope.constants:
+            return f"the ids of {spelled(use.node)} are constants, and so are its rows: fold them first"
+    leaves = [leaf for use in uses for leaf in use.known.leaves]
+    for leaf in leaves:
+        if leaf.is_given:
+            whose = "is an input of the model too, for which a caller may give another"
+            return f"{leaf.name} {whose}: remove it from the inputs"
+    most = max(leaf.nbytes for leaf in leaves)
+    return next((why for leaf in leaves if leaf.nbytes * _SHARE >= most and (why := _other_use(view, leaf, uses))), "")
+
+
+def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
+    """What else needs a tensor; empty if nothing does."""
+    done = {(id(use.scope), use.place) for use in uses}
+    may_go = frozenset[tuple[int, str]]().union(*(use.names for use in uses))
+    waiting, seen = [(leaf.scope, leaf.name)], set()
+    while waiting:
+        scope, name = waiting.pop()
+        if (id(scope), name) in seen:
+            continue
+        seen.add((id(scope), name))
+        if gives := _gives(view, scope, name):
+            return gives
+        for inner, place, node in view.takers.get((id(scope), name), ()):
+            if (id(inner), place) in done:
+                continue
+            if not all((id(inner), output) in may_go for output in filter(None, node.output)):
+                if given := next(
+                    filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
+                ):
+                    return f"{given}, by {spelled(node)}"
+                return f"{_where(inner)}{spelled(node)} takes it too: its other uses need its numbers"
+            waiting += [(inner, output) for output in node.output if output]
+    return ""
+
+
+def _gives(view: View, owner: Scope, name: str) -> str:
+    for scope in view.scopes:
+        if any(value.name == name for value in scope.graph.output) and scope.owner(name) is owner:
+            return "it is an output of the model" if scope.outer is None else f"{_where(scope)}gives it as a result"
+    return ""
+
+
+def _where(scope: Scope) -> str:
+    return "" if scope.holder is None else f"a graph inside {spelled(scope.holder)}: "

@@ -1,0 +1,196 @@
+"""The nodes that stand in the place of those that use a dense table.
+
+    rows      <X>Embedding (ids from 0 on, tensors), and a Cast where rows have another type than the table had
+    logits    <X>Logits (hidden, tensors), and an Add for the bias
+
+A rotation of the rows is one more ``MatMul``, of rows with it, and of hidden states with its transpose, in float32.
+
+Gathering operators count negative ids from the end, the packed look-up refuses them: what is below 0 gets n more
+first, so each id means what it meant, and those out of range are refused as before. Where they gave a row of zeros,
+that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from edge_embed.compression.fitted import ROTATION, Stored
+from edge_embed.exporters.onnx.bodies import METHODS
+from edge_embed.exporters.onnx.foreign.names import Names
+from edge_embed.exporters.onnx.foreign.tables import OnnxTable
+from edge_embed.exporters.onnx.foreign.uses import Use
+from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.lowering.graph import METHODS as LOWERED
+from edge_embed.packed.form import Use as PackedUse
+
+_ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A packed tensor of the model."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Ids from 0 on, and, where others give zeros, which of them are rows."""
+
+    place: str
+    inside: str = ""
+
+
+class Replacement:
+    """Makes the nodes of one table."""
+
+    def __init__(self, names: Names, table: OnnxTable, name: str, stored: Stored) -> None:
+        self._names, self._table, self._name = names, table, name
+        packed = self._packed = stored.plain
+        self._rotation = stored.rotation
+        (method,) = (method for method in LOWERED if method.name == packed.method)
+        (self._method,) = (one for one in METHODS if one.operators is method.operators(packed))
+        tensors: list[Any] = [_Tensor(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
+        inputs, attributes = self._method.table(*method.arguments(packed, tensors))
+        self._attributes: dict[str, Any] = attributes
+        self._inputs = [tensor.name for tensor in inputs]
+        self._ids: dict[tuple[Any, ...], _Ids] = {}
+
+    def nodes(self, use: Use) -> Iterator[NodeProto]:
+        """What stands in the place of a node; the uses of one graph come in the order of their places."""
+        return self._rows(use) if use.kind == "rows" else self._logits(use.node)
+
+    def _rows(self, use: Use) -> Iterator[NodeProto]:
+        key = (id(use.scope), use.ids, use.has_column, use.rule)
+        if key not in self._ids:
+            self._ids[key] = yield from self._checked(use)
+        ids, result = self._ids[key], use.node.output[0]
+        is_flat = not use.lead and len(use.trail) == 1
+        shaped = result if is_flat else self._names.free(f"{result}.flat")
+        found = self._names.free(f"{shaped}.found") if ids.inside else shaped
+        yield from self._looked_up(ids.place, found, use.node.name)
+        if ids.inside:
+            yield from self._or_zeros(ids.inside, found, shaped)
+        if not is_flat:
+            yield from self._shaped(use, ids.place, shaped)
+
+    def _looked_up(self, ids: str, rows: str, name: str) -> Iterator[NodeProto]:
+        is_plain = self._packed.row_type == self._table.dtype and self._rotation is None
+        found = rows if is_plain else self._names.free(f"{rows}.packed")
+        yield self._node("rows", [ids], found, name)
+        if self._rotation is not None:
+            yield from self._rotated(found, self._packed.row_type, rows)
+        elif not is_plain:
+            yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[self._table.dtype])
+
+    def _rotated(self, given: str, dtype: str, result: str, is_head: bool = False) -> Iterator[NodeProto]:
+        """``result``, of the type of the table: rows of a type times the rotation, or hidden states turned back."""
+        names = given, f"{self._name}.{ROTATION}"
+        assert self._rotation is not None
+        factors = []
+        for name, kind in zip(names, (dtype, self._rotation.dtype.name), strict=True):
+            factors.append(name if kind == "float32" else self._names.free(f"{result}.wide"))
+            if kind != "float32":
+                yield self._plain("Cast", [name], factors[-1], to=TensorProto.FLOAT)
+        if is_head:
+            turned = self._names.free(f"{result}.transposed")
+            yield self._plain("Transpose", factors[1:], turned)
+            factors[1] = turned
+        is_wide = self._table.dtype == "float32"
+        product = result if is_wide else self._names.free(f"{result}.product")
+        yield self._plain("MatMul", factors, product)
+        if not is_wide:
+            yield self._plain("Cast", [product], result, to=_ONNX_TYPES[self._table.dtype])
+
+    def _checked(self, use: Use) -> Generator[NodeProto, None, _Ids]:
+        """Ids from 0 on in the place of those of a use."""
+        prefix, count = f"{self._name}.{use.ids}", self._packed.num_embeddings
+        zero, number, wide = (self._names.free(f"{prefix}.{name}") for name in ("zero", "count", "wide"))
+        yield self._plain("Constant", [], zero, value_int=0)
+        yield self._plain("Constant", [], number, value_int=count)
+        flat = use.ids
+        if use.has_column:
+            last, flat = (self._names.free(f"{prefix}.{name}") for name in ("last", "flat"))
+            yield self._plain("Constant", [], last, value_ints=[-1])
+            yield self._plain("Squeeze", [use.ids, last], flat)
+        yield self._plain("Cast", [flat], wide, to=TensorProto.INT64)
+        place = wide
+        if use.rule != "zeros":
+            below, more, place = (self._names.free(f"{prefix}.{name}") for name in ("below", "more", "place"))
+            yield self._plain("Less", [wide, zero], below)
+            yield self._plain("Where", [below, number, zero], more)
+            yield self._plain("Add", [wide, more], place)
+        if use.rule == "wraps":
+            return _Ids(place)
+        low, high, inside, safe = (self._names.free(f"{prefix}.{name}") for name in ("low", "high", "inside", "safe"))
+        yield self._plain("GreaterOrEqual", [place, zero], low)
+        yield self._plain("Less", [place, number], high)
+        yield self._plain("And", [low, high], inside)
+        yield self._plain("Where", [inside, place, zero], safe)
+        return _Ids(safe, inside)
+
+    def _or_zeros(self, inside: str, rows: str, result: str) -> Iterator[NodeProto]:
+        last, column, zeros = (self._names.free(f"{result}.{name}") for name in ("last", "is_row", "zeros"))
+        nothing = numpy_helper.from_array(np.zeros((), self._table.dtype))
+        yield self._plain("Constant", [], last, value_ints=[-1])
+        yield self._plain("Unsqueeze", [inside, last], column)
+        yield self._plain("Constant", [], zeros, value=nothing)
+        yield self._plain("Where", [column, rows, zeros], result)
+
+    def _shaped(self, use: Use, ids: str, rows: str) -> Iterator[NodeProto]:
+        """Rows [ids, d] as the axes of the table have them: [before, ids, after]."""
+        result, lead, trail = use.node.output[0], use.lead, use.trail
+        shape, sizes = (self._names.free(f"{result}.{name}") for name in ("ids_shape", "sizes"))
+        yield self._plain("Shape", [ids], shape)
+        if int(np.prod(lead, dtype=np.int64)) > 1:
+            flat, split, front = (self._names.free(f"{result}.{name}") for name in ("split_sizes", "split", "front"))
+            count, before = (self._names.free(f"{result}.{name}") for name in ("ids_count", "block"))
+            yield self._plain(
+                "Constant", [], before, value_ints=[int(np.prod(lead)), int(np.prod(trail, dtype=np.int64))]
+            )
+            yield from self._count(ids, count)
+            yield self._plain("Concat", [count, before], flat, axis=0)
+            yield self._plain("Reshape", [rows, flat], split, allowzero=1)
+            yield self._plain("Transpose", [split], front, perm=[1, 0, 2])
+            rows = front
+        parts = []
+        for name, part in (("before", lead), ("", ()), ("after", trail)):
+            if not name:
+                parts.append(shape)
+            elif part:
+                parts.append(self._names.free(f"{result}.{name}"))
+                yield self._plain("Constant", [], parts[-1], value_ints=[*part])
+        yield self._plain("Concat", parts, sizes, axis=0)
+        yield self._plain("Reshape", [rows, sizes], result, allowzero=1)
+
+    def _count(self, ids: str, result: str) -> Iterator[NodeProto]:
+        """How many ids there are, [1]."""
+        size, one = (self._names.free(f"{result}.{name}") for name in ("size", "one"))
+        yield self._plain("Size", [ids], size)
+        yield self._plain("Constant", [], one, value_ints=[1])
+        yield self._plain("Reshape", [size, one], result)
+
+    def _logits(self, product: NodeProto) -> Iterator[NodeProto]:
+        place = 5 if product.op_type == "MatMulNBits" else 2
+        hidden, bias, result = product.input[0], [*product.input[place:]], product.output[0]
+        if self._rotation is not None:
+            given, hidden = hidden, self._names.free(f"{result}.turned")
+            yield from self._rotated(given, self._table.dtype, hidden, is_head=True)
+        if not any(bias):
+            yield self._node("logits", [hidden], result, product.name)
+            return
+        plain = self._names.free(f"{result}.product")
+        yield self._node("logits", [hidden], plain, product.name)
+        yield self._plain("Add", [plain, *bias], result)
+
+    def _node(self, use: PackedUse, leading: Sequence[str], result: str, name: str) -> NodeProto:
+        op_type = self._method.operator(use).op_type
+        inputs = [*leading, *self._inputs]
+        return helper.make_node(op_type, inputs, [result], name or None, domain=DOMAIN, **self._attributes)
+
+    def _plain(self, op_type: str, inputs: Sequence[str], result: str, **attributes: Any) -> NodeProto:
+        return helper.make_node(op_type, inputs, [result], self._names.free(f"{result}.{op_type}"), **attributes)
