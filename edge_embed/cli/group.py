@@ -36,7 +36,7 @@ class Commands(click.Group):
         except EdgeEmbedError as error:
             context.exit(tell_error(str(error), as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
         except click.ClickException as error:
-            error.message = _on_a_line(error.message)
+            vars(error)["message"] = _on_a_line(error.message)  # which type checkers take for final
             raise
         except OSError as error:  # of the path of an input, or of stdout
             where = error.filename or "output"

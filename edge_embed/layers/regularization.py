@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq_options import Variant
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.table import CompressedEmbedding, is_number, is_recomputed
 from edge_embed.ops.dpq_straight_through import squared_distance
@@ -45,7 +46,7 @@ class TrainingPass(NamedTuple):
 class Centroids(CompressedEmbedding):
     """Base of the layer whose values may be centroids: it keeps the training passes that their loss is of."""
 
-    variant: str
+    variant: Variant
     value: Tensor
     query: nn.Parameter
     centroids: MovingCentroids | None

@@ -17,7 +17,8 @@ def key_of(node: NodeProto) -> bytes:
     attributes = sorted(plain.attribute, key=lambda item: item.name)
     del plain.attribute[:]
     plain.attribute.extend(attributes)
-    return plain.SerializeToString(deterministic=True)
+    serialized: bytes = plain.SerializeToString(deterministic=True)
+    return serialized
 
 
 def unmatched(nodes: Iterable[NodeProto], others: Iterable[NodeProto]) -> list[NodeProto]:

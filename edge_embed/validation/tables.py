@@ -7,7 +7,7 @@ manifest with its hashes.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ class Table:
     @property
     def settings(self) -> dict[str, Any]:
         """What it is made with beside its method and size, by name."""
-        found = {key: value for key, value in asdict(self.packed.shape).items() if key not in _SIZES}
+        found = {key: value for key, value in vars(self.packed.shape).items() if key not in _SIZES}
         return found | {"padding_idx": self.packed.padding_idx}
 
     @property

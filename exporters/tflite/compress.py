@@ -49,7 +49,8 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         replace_in(file, output, stored, "auto", force, texts)
         return [file.nbytes, output.stat().st_size]
 
-    return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))
+    dense_bytes, written_bytes = job.processes.same(write)
+    return CompressedFile(output, CompressReport(reports, dense_bytes, written_bytes))
 
 
 def _tables(file: ForeignFile) -> Iterator[FoundTable]:

@@ -59,7 +59,8 @@ def numbers_of(model: Any, graph: Any, tensor: Any) -> NDArray[np.float32]:
     else:
         scales, zeros = _of_axis(tensor)
     # A product of a scale of 24 bits with 17 more has room in float64, so it is rounded once, as the runtime's is.
-    return ((stored.astype(np.float64) - zeros) * scales).astype(np.float32)
+    rows: NDArray[np.float32] = ((stored.astype(np.float64) - zeros) * scales).astype(np.float32)
+    return rows
 
 
 def check_size(model: Any, tensor: Any) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from comparison import Comparison, Result
@@ -15,7 +16,7 @@ from torch.nn import functional
 import edge_embed
 from sentence_encoder.model import WORDS, load, rank_correlation, similarities, tokens
 
-_SIZES = {"num_codes": 64, "num_groups": 192}
+_SIZES: dict[str, Any] = {"num_codes": 64, "num_groups": 192}
 _COMPARED, _STEPS, _QUICK_STEPS, _BATCH = 200, 300, 30, 32
 _RATE = 3e-4
 

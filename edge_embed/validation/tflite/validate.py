@@ -145,7 +145,8 @@ class Validation:
             done += 1
             on_path(done, (2 + len(WAYS)) * len(uses))
 
-        for call in uses.values() if layout else ():
+        for call in () if layout is None else uses.values():
+            assert layout is not None
             found = compare_uses(call, self._program, layout.name, self._random, self._run_options(iterations=0), step)
             checks += [check if call.use == "rows" else replace(check, name=f"{check.name}, {call.name}")
                        for check in found]  # fmt: skip

@@ -45,7 +45,8 @@ def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> Co
         written = write_foreign(file, output, force)
         return [sum(part.stat().st_size for part in files) for files in (file.files, written)]
 
-    return CompressedFile(output, CompressReport(reports, *job.processes.same(write)))
+    dense_bytes, written_bytes = job.processes.same(write)
+    return CompressedFile(output, CompressReport(reports, dense_bytes, written_bytes))
 
 
 def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...]:
