@@ -479,6 +479,21 @@ def validate(
     example_inputs: ExampleInputs | None = None,
     options: ValidationOptions | None = None,
     progress: Progress = BARS,
+    *,
+    atol: float | Mapping[str, float] | None = None,
+    rtol: float | Mapping[str, float] | None = None,
+    seed: int | None = None,
+    iterations: int | None = None,
+    warmup: int | None = None,
+    more_cases: int | None = None,
+    inputs: StrPath | None = None,
+    save_inputs: StrPath | None = None,
+    save_worst: StrPath | None = None,
+    force: bool | None = None,
+    targets: Collection[str] | None = None,
+    time_limit: float | None = None,
+    tokenizer: StrPath | None = None,
+    changed_after_export: bool | None = None,
 ) -> ValidationReport:
     """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
 
@@ -487,15 +502,33 @@ def validate(
             wrote in place, the path of the ``.onnx`` or ``.tflite`` file that it was made from.
         exported: the ``.onnx`` or ``.tflite`` file.
         example_inputs: for a module, as for `save`.
-        options: tolerances, seed and iterations (`edge_embed.validation.options`).
+        options: all that may be chosen (`ValidationOptions`); each of the following takes the place of one of them.
         progress: called with (step, done, in all).
+        atol: absolute tolerance of the outputs, or of each by its name.
+        rtol: relative tolerance, alike.
+        seed: of ids, inputs and the order of measurements.
+        iterations: measured rounds per latency figure; 0 measures none.
+        warmup: rounds before them.
+        more_cases: inputs of random sizes beyond the usual ones.
+        inputs: file of inputs for the whole model, in place of random ones.
+        save_inputs: file to write the inputs to.
+        save_worst: file to write those to on which an output was farthest off.
+        force: overwrite existing files.
+        targets: where the model is to run besides, such as ``["portable"]``.
+        time_limit: seconds that each step may take.
+        tokenizer: the tokenizer.json that the exported file has, to compare ids with.
+        changed_after_export: a tool changed the file on purpose.
 
     Raises:
-        BadInputError: if a file is damaged. A sound file whose content differs is a failed report instead.
+        BadInputError: if a file is damaged or an option impossible. A sound file whose content differs is a failed
+            report instead.
         TimeLimitError: if a call of ONNX Runtime takes longer than the options allow. What else may go on for ever (the
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
-    options = options or ValidationOptions()
+    given = {"atol": atol, "rtol": rtol, "seed": seed, "iterations": iterations, "warmup": warmup, "force": force}
+    given |= {"more_cases": more_cases, "inputs": inputs, "save_inputs": save_inputs, "save_worst": save_worst}
+    given |= {"targets": targets, "time_limit": time_limit, "tokenizer": tokenizer}
+    options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
     check_runtime_file(Path(exported))
     with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
         keep_inputs(

@@ -36,6 +36,18 @@ class Tolerance:
         return self if self.default is not None else replace(self, default=default)
 
     @classmethod
+    def of_numbers(cls, value: "float | Mapping[str, float] | Tolerance") -> "Tolerance":
+        """A number for all outputs, or numbers by their names.
+
+        Raises:
+            BadInputError: if one is no finite number of at least 0.
+        """
+        if isinstance(value, Tolerance):
+            return value
+        by_output = value if isinstance(value, Mapping) else {}
+        return cls.parse([f"{name}:{x}" for name, x in by_output.items()] or [str(value)])
+
+    @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
         """Read ``[output:]x``, as it is given on the command line; the last one wins.
 
@@ -115,6 +127,17 @@ class ValidationOptions:
         """
         return cls(Tolerance.parse(atol), Tolerance.parse(rtol), **others)
 
+    def given(self, **values: Any) -> Self:
+        """With values as Python has them in the place of those that are not None: tolerances, paths and targets too.
+
+        Raises:
+            BadInputError: if one of them is impossible.
+        """
+        read = {"atol": Tolerance.of_numbers, "rtol": Tolerance.of_numbers, "targets": _names}
+        read |= dict.fromkeys(("inputs", "save_inputs", "save_worst", "tokenizer"), Path)
+        found = {name: value for name, value in values.items() if value is not None}
+        return replace(self, **{name: read[name](value) if name in read else value for name, value in found.items()})
+
     def for_weights(self, half: bool) -> Self:
         """With the tolerances that were not given: those for weights of which some are float16, or none."""
         atol, rtol = (HALF_ATOL, HALF_RTOL) if half else (DEFAULT_ATOL, DEFAULT_RTOL)
@@ -130,3 +153,7 @@ class ValidationOptions:
         for output in (*self.atol.by_output, *self.rtol.by_output):
             if output not in known:
                 raise BadInputError(f"tolerance for {output!r}: expected one of the outputs {', '.join(known)}")
+
+
+def _names(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
