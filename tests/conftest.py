@@ -8,6 +8,8 @@ from collections.abc import Iterator
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
 # inherit it. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes of pytest-xdist have a width, which commands would break their lines at.
+os.environ.pop("COLUMNS", None)
 
 from typing import Any
 

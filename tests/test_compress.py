@@ -143,7 +143,11 @@ def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(save
         (("--ratio", 9999), 4, "table words: no setting that was tried takes 2 bytes or less; the smallest takes"),
         (("--min-cosine", 1), 3, "no setting that was tried has a mean cosine of 1.0 or more; the nearest has"),
         (("--budget", "3 parsecs"), 2, "budget: got '3 parsecs', expected bytes"),
-        (("--ratio", 4, "--module", "wrds"), 2, "got 'wrds', expected the name of a table: there are words"),
+        (
+            ("--ratio", 4, "--module", "wrds"),
+            2,
+            "got 'wrds', expected the name of a table: did you mean 'words'?",
+        ),
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
         (("--ratio", 4, "--counts", f"words={os.devnull}"), 2, "cannot be read as an array"),
         (("--ratio", 4, "--plot", "tried.png"), 2, "--plot: got tried.png, expected a name that ends in .svg"),
@@ -193,7 +197,7 @@ def test_the_model_is_never_replaced(saved: Path) -> None:
     ("options", "message"),
     [
         ({"trainable": True}, "a saved model does not learn: give the module"),
-        ({"modules": ["head"]}, "there are words"),
+        ({"modules": ["head"]}, "there are 'words'"),
     ],
 )
 def test_what_a_saved_model_has_not(saved: Path, options: dict[str, object], message: str) -> None:

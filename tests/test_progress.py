@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from edge_embed.cli import output
+from edge_embed.report import bars as bars_module
 
 
 @pytest.fixture
@@ -19,8 +20,8 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
             super().__init__(*columns, **options)
             made.append(self)
 
-    monkeypatch.setattr(output, "Progress", Kept)
-    monkeypatch.setattr(output, "Console", lambda stderr: Console(file=StringIO(), force_terminal=True))
+    monkeypatch.setattr(bars_module, "Progress", Kept)
+    monkeypatch.setattr(bars_module, "Console", lambda stderr: Console(file=StringIO(), force_terminal=True))
     return made
 
 

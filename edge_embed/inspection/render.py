@@ -1,6 +1,7 @@
 """Reports as text: tables on a terminal, plain columns elsewhere."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -258,7 +259,8 @@ def _column(table: Table, title: str) -> None:
 
 def _plain(console: Console) -> Console:
     """The console itself where it has a width (terminal, page, COLUMNS); for pipes one that breaks no line."""
-    has_width = console.is_terminal or console.record or "COLUMNS" in os.environ
+    asked_for = "COLUMNS" in os.environ and console.file is sys.stdout
+    has_width = console.is_terminal or console.record or asked_for
     return console if has_width else Console(file=console.file, width=_UNBROKEN)
 
 

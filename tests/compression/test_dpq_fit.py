@@ -181,7 +181,7 @@ def test_a_trainable_layer_gives_what_the_frozen_one_gives_and_learns(shared, pa
     before = {name: each.detach().clone() for name, each in layer.named_parameters()}
     for _ in range(2):  # in the first one centroids are the means of their queries, and stay
         optimizer.zero_grad()
-        (layer(ids) * target).sum().backward()
+        ((layer(ids) * target).sum() + layer.regularization_loss()).backward()
         optimizer.step()
     assert all((each != before[name]).any() for name, each in layer.named_parameters())
     assert before.keys() == {"query", "value"}

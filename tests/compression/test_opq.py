@@ -16,6 +16,7 @@ from edge_embed.compression import dpq, opq
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.rotation import find_rotation
 from edge_embed.errors import BadInputError
+from edge_embed.layers.regularization import regularization_loss
 from edge_embed.layers.rotated import RotatedEmbedding, RotatedOutput
 
 faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
@@ -149,7 +150,7 @@ def test_layers_learn_on_and_the_rotation_stays() -> None:
     small, _ = edge_embed.compress(Language(), "opq", **SIZES, trainable=True)
     before = {name: tensor.clone() for name, tensor in small.state_dict().items()}
     optimizer = torch.optim.SGD(small.parameters(), lr=0.1)
-    small(IDS).square().mean().backward()
+    (small(IDS).square().mean() + regularization_loss(small)).backward()
     optimizer.step()
     changed = {name for name, tensor in small.state_dict().items() if not torch.equal(tensor, before[name])}
     assert {"words.embedding.query", "words.embedding.value"} <= changed

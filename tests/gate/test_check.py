@@ -307,15 +307,15 @@ class TestMetric:
         ('[latency]\niterations = 2\n[latency.at_most]\nfoo = 1.0', ["--budget", "{budget}"], "names 'foo'"),
         ('baseline = "absent.json"', ["--budget", "{budget}"], "absent.json: no such file"),
         ("", ["--budget", "{budget}", "--baseline", "{budget}"], "is no JSON"),
-        ("", ["--budget", "{budget}", "--base", "{budget}"], "no ONNX model"),
+        ("", ["--budget", "{budget}", "--base", "{budget}"], "is a text file"),
         ("", ["--budget", "{budget}", "--base", "{folder}/absent.onnx"], "no such file"),
         ("", ["--budget", "{budget}", "--base", "{onnx}", "--base-library", "{budget}"], "cannot be registered"),
         ("", ["--budget", "{budget}", "--base", "{onnx}", "--base-library", "absent.so"], "no such file"),
         ("", ["--budget", "{budget}", "--base-library", "absent.so"], "--base"),
         (None, ["{model}"], "got no exported file"),
         (None, [], "got no model file"),
-        (None, ["{budget}", "{onnx}"], "no saved model"),
-        (None, ["{model}", "{budget}"], "no ONNX model"),
+        (None, ["{budget}", "{onnx}"], "is a text file"),
+        (None, ["{model}", "{budget}"], "is a text file"),
     ],
 )  # fmt: skip
 def test_mistakes_cost_one_line_and_exit_code_2(

@@ -50,7 +50,7 @@ class Holder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = torch.compile(Net())
+        self.encoder = torch.compile(Net(), backend="eager")
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.encoder(tokens)
@@ -62,11 +62,15 @@ SCALE = torch.ones(1, 3, 8)
 @pytest.mark.parametrize(
     ("wrap", "example", "names"),
     [
-        (lambda: torch.compile(Net()), IDS, ["ids"]),
+        (lambda: torch.compile(Net(), backend="eager"), IDS, ["ids"]),
         (lambda: nn.DataParallel(Net()), (IDS, SCALE), ["ids", "scale"]),
-        (lambda: torch.compile(nn.DataParallel(torch.compile(Net()))), {"ids": IDS}, ["ids"]),
+        (
+            lambda: torch.compile(nn.DataParallel(torch.compile(Net(), backend="eager")), backend="eager"),
+            {"ids": IDS},
+            ["ids"],
+        ),
         (lambda: Passing(Net()), (IDS, SCALE), ["ids", "scale"]),
-        (lambda: Passing(torch.compile(Net())), {"scale": SCALE, "ids": IDS}, ["scale", "ids"]),
+        (lambda: Passing(torch.compile(Net(), backend="eager")), {"scale": SCALE, "ids": IDS}, ["scale", "ids"]),
         (Keywords, {"tokens": IDS, "weights": SCALE}, ["tokens", "weights"]),
         (Positions, (IDS,), ["ids"]),  # as the one layer inside
         (Positions, (IDS, SCALE), ["input_0", "input_1"]),
@@ -108,7 +112,7 @@ def test_wrapper_in_training_mode_is_captured_in_eval_mode_and_left_as_it_was():
         def forward(self, *values: torch.Tensor) -> torch.Tensor:
             return nn.functional.dropout(super().forward(*values), 0.5, self.training)
 
-    model = torch.compile(Dropped()).train()
+    model = torch.compile(Dropped(), backend="eager").train()
     capture_program(model, IDS)
     assert model.training
 

@@ -71,9 +71,8 @@ class TestDemo:
         for size in ("dense equivalent", "on disk", "zipped", "resident"):
             assert re.search(rf"{size}\s*│\s*[\d,]+ │", printed), size
         of_table, of_model = printed.split("\nwhole model", 1)
-        for path in ("training form", "packed oracle", "ONNX reference evaluator", "portable body", "custom op"):
-            assert f"\n-[✓] {path}: " in of_table
-            assert f"\n-[✓] {path}: " in of_model
+        for part, least in ((of_table, 9), (of_model, 5)):  # rows on every path; the whole model on every path
+            assert max(int(count) for count in re.findall(r"-\[✓\] (\d+) passed", part)) >= least
         assert re.search(r"^Latency: ", printed, re.MULTILINE)
         assert "✗" not in printed
 

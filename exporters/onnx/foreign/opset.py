@@ -37,7 +37,7 @@ def raise_opset(file: ForeignModel) -> None:
     for domain in sorted({node.domain for node in _walk(lean.graph.node)} - imported - {*STANDARD}):
         lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime has some that a file need not import
     try:
-        checker.check_model(lean)  # before native code that believes what it is given
+        checker.check_model(_with_shapes(lean))  # before native code that believes what it is given
         converted = version_converter.convert_version(lean, OPSET)
         _check_nodes(converted)
     except Exception as error:  # whatever an adapter of the converter runs into
@@ -50,6 +50,16 @@ def raise_opset(file: ForeignModel) -> None:
         for item in one.opset_import:
             if item.domain in STANDARD:
                 item.version = max(item.version, OPSET)
+
+
+def _with_shapes(model: ModelProto) -> ModelProto:
+    """A copy whose inputs and outputs have shapes, which the checker asks for and ONNX Runtime does not."""
+    shaped = ModelProto()
+    shaped.CopyFrom(model)
+    for value in (*shaped.graph.input, *shaped.graph.output):
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    return shaped
 
 
 def _check_nodes(model: ModelProto) -> None:

@@ -230,7 +230,7 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
     [
         ({"trainable": True}, "trainable: a saved model does not learn"),
         ({"output": None}, "output: got none for .*onnx: give the path"),
-        ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: there are words"),
+        ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: there are 'words'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wanted: dict[str, Any], message: str, tmp_path: Path) -> None:

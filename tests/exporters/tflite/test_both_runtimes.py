@@ -104,4 +104,4 @@ def test_these_files_contain_every_operator_that_an_export_can(export):
     found |= export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4)).content.operators.keys()
     # Of heads: tests/exporters/tflite/test_heads.py.
     found |= export(Best(), torch.ones(2, 12)).content.operators.keys()
-    assert found == OPERATORS.keys()
+    assert found == OPERATORS.keys() - {"QUANTIZE", "TRANSPOSE"}  # in compressed files of other tools alone

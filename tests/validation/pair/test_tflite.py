@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.tflite.foreign import operator_name
+from edge_embed.exporters.tflite.calls import operator_name
 from tests.exporters.tflite.foreign_files import DIM, ROWS, attach, change, write_foreign
 from tests.validation.pair.models import compressed, validate
 

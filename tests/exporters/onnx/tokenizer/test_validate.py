@@ -82,7 +82,9 @@ def test_inspect_and_validate_on_the_command_line(model: Path, saved: Saved) -> 
     done = CliRunner().invoke(main, ["inspect", str(model / "model.onnx")])
     assert "tokenizer: kind BPE, num_ids" in done.stdout
     names = [str(model / name) for name in ("model.pt", "model.onnx")]
-    done = CliRunner().invoke(main, ["validate", *names, "--tokenizer", str(saved("BPE")), "--iterations", "2"])
+    done = CliRunner().invoke(
+        main, ["validate", *names, "--tokenizer", str(saved("BPE")), "--iterations", "2", "--verbose"]
+    )
     assert done.exit_code == 0, done.output
     assert "custom op, from texts" in done.stdout
 
