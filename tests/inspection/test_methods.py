@@ -170,7 +170,8 @@ def test_the_text_names_what_fixes_the_sizes(made):
     assert " R=1x2x2x1 " in lines["item"]
     assert " R=1x2x2x1, ordered " in lines["sorted"]
     assert " order 480 B + cores " in lines["sorted"]
-    assert lines["integers"].startswith("integers dpq packed 120 x 12 K=16 D=12 4 bit, shared, 119 row scales, pad 3 ")
+    layout = "K=16 D=12 4 bit, shared, 119 row scales, pad 3"
+    assert lines["integers"].startswith(f"integers rows (as dpq) packed 120 x 12 {layout} ")
     assert "x cores " in lines["item"]
     assert lines["round"].startswith("round tt packed 120 x 12 I=")
     assert " R=2x2x2x2 " in lines["round"]

@@ -12,6 +12,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.program.load import capture_program
 
 IDS = torch.tensor([[1, 2, 3]])
+compiled = functools.partial(torch.compile, backend="eager")  # no compiler is needed
 
 
 class Net(nn.Module):
@@ -50,7 +51,7 @@ class Holder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = torch.compile(Net(), backend="eager")
+        self.encoder = compiled(Net())
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.encoder(tokens)
@@ -62,15 +63,15 @@ SCALE = torch.ones(1, 3, 8)
 @pytest.mark.parametrize(
     ("wrap", "example", "names"),
     [
-        (lambda: torch.compile(Net(), backend="eager"), IDS, ["ids"]),
+        (lambda: compiled(Net()), IDS, ["ids"]),
         (lambda: nn.DataParallel(Net()), (IDS, SCALE), ["ids", "scale"]),
         (
-            lambda: torch.compile(nn.DataParallel(torch.compile(Net(), backend="eager")), backend="eager"),
+            lambda: compiled(nn.DataParallel(compiled(Net()))),
             {"ids": IDS},
             ["ids"],
         ),
         (lambda: Passing(Net()), (IDS, SCALE), ["ids", "scale"]),
-        (lambda: Passing(torch.compile(Net(), backend="eager")), {"scale": SCALE, "ids": IDS}, ["scale", "ids"]),
+        (lambda: Passing(compiled(Net())), {"scale": SCALE, "ids": IDS}, ["scale", "ids"]),
         (Keywords, {"tokens": IDS, "weights": SCALE}, ["tokens", "weights"]),
         (Positions, (IDS,), ["ids"]),  # as the one layer inside
         (Positions, (IDS, SCALE), ["input_0", "input_1"]),
@@ -112,7 +113,7 @@ def test_wrapper_in_training_mode_is_captured_in_eval_mode_and_left_as_it_was():
         def forward(self, *values: torch.Tensor) -> torch.Tensor:
             return nn.functional.dropout(super().forward(*values), 0.5, self.training)
 
-    model = torch.compile(Dropped(), backend="eager").train()
+    model = compiled(Dropped()).train()
     capture_program(model, IDS)
     assert model.training
 
