@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from edge_embed.cli.help import HelpCommand
-from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.errors import BadInputError
 
@@ -24,7 +24,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
         "Sizes of random tables": ["rows", "dim", "codes", "groups", "anchors", "nonzeros", "rank"],
         "Calls": ["memory_megabytes", "k", "batch", "ids", "cache", "threads", "rounds", "seed"],
         "Plots": ["plot", "force"],
-        "How FILE is read": ["declared", "factory", "allow_pickle"],
+        **MODEL_SECTIONS,
     },
     examples=(
         "bench model.onnx",

@@ -6,12 +6,26 @@ from typing import Any
 
 import click
 
-from edge_embed.cli.model import FILE, Load, importing_from, model_options
+from edge_embed.cli.help import HelpCommand
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, importing_from, model_options
 from edge_embed.cli.output import Output, output_options
 from edge_embed.steps import limit_steps
 
 
-@click.command(short_help="Fail when a model grew, drifted or slowed.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Fail when a model grew, drifted or slowed.",
+    sections={
+        "What is required": ["budget", "baseline", "accept", "base", "base_library"],
+        "Reports": ["output", "junit", "markdown", "html", "force"],
+        **MODEL_SECTIONS,
+    },
+    examples=(
+        "check --budget edge-embed.toml",
+        "check model.pt model.onnx --baseline baseline.json --output report.json",
+        "check model.pt model.onnx --baseline baseline.json --accept",
+    ),
+)
 @click.argument("model", type=FILE, required=False)
 @click.argument("exported", type=FILE, required=False)
 @click.option("--budget", type=FILE, help="Limits, and the files if they are not given: edge-embed.toml.")

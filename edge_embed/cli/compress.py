@@ -9,7 +9,7 @@ import click
 
 from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
-from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.cli.torchrun import shared_group
 from edge_embed.errors import BadInputError, EdgeEmbedError
@@ -44,7 +44,7 @@ def _size_options(command: Command) -> Command:
         "Which tables, and how": ["method", "modules", "counted", "seed"],
         "Sizes of a method, in place of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
         "Files": ["output", "plot", "checkpoint", "force"],
-        "How MODEL is read": ["declared", "factory", "allow_pickle"],
+        **MODEL_SECTIONS,
     },
     examples=(
         "compress model.pt -o small.pt --ratio 8",

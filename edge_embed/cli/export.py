@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from edge_embed.cli.help import HelpCommand
-from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Output, output_options
 
 
@@ -16,7 +16,7 @@ from edge_embed.cli.output import Output, output_options
     sections={
         "ONNX": ["external_data", "memory_megabytes", "tokenizer", "tokenizer_input"],
         "TFLite": ["tflite_table", "tflite_sizes"],
-        "How MODEL is read": ["declared", "factory", "allow_pickle"],
+        **MODEL_SECTIONS,
     },
     examples=(
         "export model.pt --target onnx",

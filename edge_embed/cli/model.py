@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from edge_embed.program.program import Program
 
 FILE = click.Path(path_type=Path)
+# Of `--help`: the parameters of `model_options`.
+MODEL_SECTIONS = {
+    "How MODEL is read": ["declared", "factory", "weights", "allow_pickle"],
+    "Where MODEL is a file of vectors": ["has_tokens", "tokens_from", "encoding_errors", "drop_duplicates"],
+}
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,28 @@ from typing import Any
 import click
 
 from edge_embed.cli.group import LOST
-from edge_embed.cli.model import FILE, Load, model_options
+from edge_embed.cli.help import HelpCommand
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Output, output_options
 from edge_embed.steps import limit_steps
 
 
-@click.command(short_help="Prove that an exported file computes what the model does.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Prove that an exported file computes what the model does.",
+    sections={
+        "What is compared": ["atol", "rtol", "tokenizer", "changed_after_export", "targets"],
+        "Inputs of the whole model": ["seed", "more_cases", "inputs", "save_inputs", "save_worst"],
+        "Times": ["iterations", "warmup", "time_limit"],
+        "Reports": ["markdown", "html", "force", "verbose"],
+        **MODEL_SECTIONS,
+    },
+    examples=(
+        "validate model.pt model.onnx",
+        "validate model.pt model.onnx --target portable --html report.html",
+        "validate original.onnx compressed.onnx --load-inputs inputs.npz",
+    ),
+)
 @click.argument("model", type=FILE)
 @click.argument("exported", type=FILE)
 @click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")
