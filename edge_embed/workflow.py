@@ -525,7 +525,14 @@ def validate(
         TimeLimitError: if a call of ONNX Runtime takes longer than the options allow. What else may go on for ever (the
             reference evaluator, a session that is made) only the command line ends, in a process of its own.
     """
-    given = {"atol": atol, "rtol": rtol, "seed": seed, "iterations": iterations, "warmup": warmup, "force": force}
+    given: dict[str, Any] = {
+        "atol": atol,
+        "rtol": rtol,
+        "seed": seed,
+        "iterations": iterations,
+        "warmup": warmup,
+        "force": force,
+    }
     given |= {"more_cases": more_cases, "inputs": inputs, "save_inputs": save_inputs, "save_worst": save_worst}
     given |= {"targets": targets, "time_limit": time_limit, "tokenizer": tokenizer}
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)

@@ -1,7 +1,7 @@
 """What the user may choose about a validation."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -133,9 +133,10 @@ class ValidationOptions:
         Raises:
             BadInputError: if one of them is impossible.
         """
-        read = {"atol": Tolerance.of_numbers, "rtol": Tolerance.of_numbers, "targets": _names}
+        read: dict[str, Callable[[Any], Any]] = {"targets": _names}
+        read |= dict.fromkeys(("atol", "rtol"), Tolerance.of_numbers)
         read |= dict.fromkeys(("inputs", "save_inputs", "save_worst", "tokenizer"), Path)
-        found = {name: value for name, value in values.items() if value is not None}
+        found: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         return replace(self, **{name: read[name](value) if name in read else value for name, value in found.items()})
 
     def for_weights(self, half: bool) -> Self:
