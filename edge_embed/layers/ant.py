@@ -38,8 +38,9 @@ class ANTEmbedding(CompressedEmbedding):
 
     The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand (section 3.1) are what `start_from`
     begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering. Without them anchors are
-    drawn around zero. The authors' code draws them above zero, where all rows begin alike: AG News (A = 10, five seeds)
-    then scored .882 (the least .870), and .888 (the least .886) with anchors around zero.
+    drawn around zero. The authors' code draws them above zero, where all rows begin alike. On AG News (A = 10, five
+    seeds) that scored .882 and this .888; the mean difference within a seed, .006, has a standard error of .005. The
+    least scores were .870 and .886.
 
     Args:
         num_embeddings: rows n.
