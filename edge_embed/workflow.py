@@ -40,6 +40,7 @@ from edge_embed.lowering.compress import (
     compress_program,
 )
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
+from edge_embed.packed.form import settings_of
 from edge_embed.packed.manifest import located
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
@@ -447,7 +448,8 @@ def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[s
         memory = [found.get(report.name, 0) for found in (exported.session_bytes, exported.needed_bytes)]
         table = ExportedTable(*astuple(report), *sizes, *memory)
         layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
-        tables.append(replace(table, layout=layout, added_bytes=added, is_zero=report.name in zeros))
+        settings = settings_of(packed) if packed else {}
+        tables.append(replace(table, layout=layout, added_bytes=added, is_zero=report.name in zeros, settings=settings))
     files = {path: path.stat().st_size for path in exported.files}
     return ExportReport(
         files,

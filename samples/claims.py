@@ -102,7 +102,7 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
         "ratio": float(np.mean([dense[trial.seed].table_bytes / trial.table_bytes for trial in own])),
         **_compared([trial.test for trial in own], [trial.test for trial in beside]),
         "cut down": {
-            way: _interval([trial.cut_down[way] - trial.test for trial in own])
+            way: interval([trial.cut_down[way] - trial.test for trial in own])
             for way in WAYS
             if all(way in trial.cut_down for trial in own)
         },
@@ -117,10 +117,10 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
 def _compared(scores: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
     """What the seeds scored, and the differences from the dense model within a seed; none of that model itself."""
     differences = [score - other for score, other in zip(scores, dense, strict=False)]
-    return {"score": _interval(scores), "difference": _interval(differences) if dense else None}
+    return {"score": interval(scores), "difference": interval(differences) if dense else None}
 
 
-def _interval(values: Sequence[float]) -> dict[str, float]:
+def interval(values: Sequence[float]) -> dict[str, float]:
     """Mean and half the width of its 95 % interval by Student's t; infinite for one seed."""
     half = stats.sem(values) * stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else np.inf
     return {"mean": float(np.mean(values)), "half": float(half)}
@@ -135,8 +135,8 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
             row["method"],
             f"{row['ratio']:.1f}x",
             *_columns(row),
-            *(_shown(row["cut down"].get(way), "+") for way in WAYS),
-            *(shown for name in further for shown in _columns(row["further"][name])),
+            *(shown(row["cut down"].get(way), "+") for way in WAYS),
+            *(figure for name in further for figure in _columns(row["further"][name])),
             f"{row['step cost']:.2f}x",
         ]
         for row in results["methods"]
@@ -149,14 +149,15 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
 
 
 def _columns(figures: Mapping[str, Any]) -> tuple[str, str]:
-    return _shown(figures["score"], ""), _shown(figures["difference"], "+")
+    return shown(figures["score"], ""), shown(figures["difference"], "+")
 
 
-def _shown(interval: Mapping[str, float] | None, sign: str) -> str:
-    if interval is None:
+def shown(found: Mapping[str, float] | None, sign: str) -> str:
+    """An interval in words, empty without one."""
+    if found is None:
         return ""
-    half = f" ± {interval['half']:.2g}" if np.isfinite(interval["half"]) else ""
-    return f"{interval['mean']:{sign}.4g}{half}"
+    half = f" ± {found['half']:.2g}" if np.isfinite(found["half"]) else ""
+    return f"{found['mean']:{sign}.4g}{half}"
 
 
 if __name__ == "__main__":

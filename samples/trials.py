@@ -57,7 +57,7 @@ def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], meth
         return 0
     scores = []
     for recipe in recipes:
-        task, model = _trained(make_task, recipe, method, TUNING_SEED, options)
+        task, model = trained(make_task, recipe, method, TUNING_SEED, options.quick)
         scores.append(evaluate(task, model, "validation") * (1 if task.higher_is_better else -1))
     return int(np.argmax(scores))
 
@@ -69,7 +69,7 @@ def run_seed(
     trials = []
     dense: Model | None = None
     for method, setting in chosen.items():
-        task, model = _trained(make_task, candidates[method][setting], method, seed, options)
+        task, model = trained(make_task, candidates[method][setting], method, seed, options.quick)
         dense = model if dense is None else dense
         nbytes = [table_bytes(table) for table in tables(model)]
         others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
@@ -80,12 +80,13 @@ def run_seed(
     return trials
 
 
-def _trained(
-    make_task: Callable[[], Task[Model]], recipe: Recipe, method: str, seed: int, options: Options
+def trained(
+    make_task: Callable[[], Task[Model]], recipe: Recipe, method: str, seed: int, quick: bool
 ) -> tuple[Task[Model], Model]:
+    """A task and its model, both from this seed."""
     torch.manual_seed(seed)
     task = make_task()
-    return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if options.quick else recipe.epochs)
+    return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if quick else recipe.epochs)
 
 
 def _cut_down_scores(task: Task[Model], dense: Model, nbytes: Sequence[int]) -> dict[str, float]:

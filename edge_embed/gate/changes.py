@@ -6,6 +6,7 @@ from typing import Any
 from edge_embed.gate.baseline import Baseline
 from edge_embed.report.growth import Change
 from edge_embed.report.results import TableResult, ValidationReport
+from edge_embed.report.words import method_words
 
 _EXPORTER = ("edge-embed", "torch", "onnx")  # of the environment, what decides which bytes are written
 
@@ -41,4 +42,5 @@ def _plain(value: Any) -> Any:
 
 
 def _sizes(settings: Mapping[str, Any]) -> str:
-    return f"{settings['method']}, {settings['num_embeddings']} x {settings['embedding_dim']}"
+    method = method_words(settings["method"], settings["embedding_dim"], settings)
+    return f"{method}, {settings['num_embeddings']} x {settings['embedding_dim']}"

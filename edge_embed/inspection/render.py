@@ -18,6 +18,7 @@ from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableIn
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tt import PackedTT
+from edge_embed.report.words import method_words
 
 _KINDS = {
     "program": "saved program",
@@ -116,7 +117,7 @@ def _compressed(report: FileReport) -> Table:
     for entry in report.tables:
         table.add_row(
             _safe(entry.name),
-            f"{_method(entry)} {entry.state}",
+            f"{method_words(entry.method, entry.embedding_dim, entry.attributes)} {entry.state}",
             f"{entry.num_embeddings:,} x {entry.embedding_dim}",
             _layout(entry),
             f"{entry.compression_ratio:.1f}x",
@@ -125,13 +126,6 @@ def _compressed(report: FileReport) -> Table:
             Text(entry.hash_status, "red" if entry.hash_status in ("DIFFERS", "no hash") else ""),
         )
     return table
-
-
-def _method(entry: TableInfo) -> str:
-    """Of a table of rounded rows that `compress` has for it; files know it as DPQ of one column a group."""
-    values = entry.attributes
-    is_rounded = entry.method == "dpq" and "num_row_scales" in values and values["num_groups"] == entry.embedding_dim
-    return "rows (as dpq)" if is_rounded else entry.method
 
 
 def _parts(entry: TableInfo) -> str:

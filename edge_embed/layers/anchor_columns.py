@@ -65,16 +65,17 @@ class AnchorColumns:
         setattr(self.layer, name, new)
 
     def _fresh(self, name: str, key: str, stack: Tensor, total: int) -> Tensor:
-        """What ``stack`` lacks to ``total`` anchors: as a new layer draws it, or as the optimiser begins."""
+        """What ``stack`` lacks to ``total`` anchors: drawn above zero, or as the optimiser begins.
+
+        New anchors around zero end a search less surely (measured in `AnchorSearch`).
+        """
         shape = list(stack.shape)
         shape[_AXIS[name]] = total - shape[_AXIS[name]]
         if key != _VALUE:
             squares = key in ("exp_avg_sq", "sum")  # where Yogi and Adagrad begin; others begin with zeros
             return stack.new_full(shape, self._group(name).get("initial_accumulator_value", 0.0) if squares else 0.0)
-        if name == "anchors":
-            return draw(stack.new_empty(shape), total)
-        fresh = draw(stack.new_empty(shape), self.layer.num_embeddings).abs_()
-        if self.layer.padding_idx is not None:
+        fresh = draw(stack.new_empty(shape), self.layer.num_embeddings if name == "transform" else total).abs_()
+        if name == "transform" and self.layer.padding_idx is not None:
             fresh[self.layer.padding_idx] = 0
         return fresh
 

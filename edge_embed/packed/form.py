@@ -215,6 +215,12 @@ class PackedTable(ABC):
             raise BadInputError(f"attributes: got {declared}, expected {self.shape} as the tensors have it")
 
 
+def settings_of(packed: Packed) -> dict[str, Any]:
+    """Return what a table is made with beside its method and size, by name: ``num_codes``, ``ranks``, ..."""
+    found = {key: value for key, value in vars(packed.shape).items() if key not in ("num_embeddings", "embedding_dim")}
+    return found | {"padding_idx": packed.padding_idx}
+
+
 def check_form(packed: object, form: type[PackedTable]) -> None:
     """Raise `BadInputError` unless a layer of the method of ``form`` can be made from ``packed``."""
     if not isinstance(packed, form):

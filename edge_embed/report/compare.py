@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 
 from edge_embed.report.results import Status
 from edge_embed.report.shown import FoldedTable, Shown
-from edge_embed.report.words import cell
+from edge_embed.report.words import cell, method_words
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed compare"
@@ -105,7 +105,8 @@ class CompareReport(Shown):
             metric = () if self.metric is None else (_figure(one.metric), _figure(one.model_metric))
             latency = (_figure(one.latency.get(name), 3) for name in self._latency_names())
             front = () if self.metric is None else ("yes" if one.name in self.front else "",)
-            yield (one.name, ", ".join(one.methods), *sizes, *metric, *latency, *front, one.status)
+            methods = sorted({*map(_method, one.tables.values())}) or one.methods
+            yield (one.name, ", ".join(methods), *sizes, *metric, *latency, *front, one.status)
 
     def table_columns(self) -> tuple[str, ...]:
         """The heads of `table_rows`."""
@@ -152,7 +153,11 @@ def _grid(columns: Iterable[str], rows: Iterable[Iterable[str]], texts: int) -> 
 def _table_cells(table: Mapping[str, Any]) -> tuple[str, ...]:
     settings = ", ".join(f"{name}={_setting(value)}" for name, value in table["settings"].items() if value)
     shape = f"{table['num_embeddings']:,} x {table['embedding_dim']}"
-    return (table["method"], shape, settings, f"{table['packed_bytes']:,}", f"{table['ratio']:.1f}x")
+    return (_method(table), shape, settings, f"{table['packed_bytes']:,}", f"{table['ratio']:.1f}x")
+
+
+def _method(table: Mapping[str, Any]) -> str:
+    return method_words(table["method"], table["embedding_dim"], table["settings"])
 
 
 def _setting(value: Any) -> str:

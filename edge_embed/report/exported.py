@@ -11,6 +11,7 @@ from rich.text import Text
 from edge_embed.report.shown import FoldedTable, Shown
 from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
+from edge_embed.report.words import method_words
 
 SCHEMA_VERSION = 1
 
@@ -37,6 +38,7 @@ class ExportedTable:
         layout: how it lies in the file, where the target has several ways; else empty.
         added_bytes: that this adds to the packed tensors.
         is_zero: whether all of its rows are zero.
+        settings: what else it is made with: ``num_codes``, ``ranks``, ``value_type``, ...; empty if it was left.
     """
 
     name: str
@@ -53,12 +55,13 @@ class ExportedTable:
     layout: str = ""
     added_bytes: int = 0
     is_zero: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def cells(self) -> list[str]:
         """A row for the terminal."""
         return [
             self.name,
-            self.method,
+            method_words(self.method, self.embedding_dim, self.settings),
             f"{self.num_embeddings} x {self.embedding_dim}",
             f"{4 * self.num_embeddings * self.embedding_dim:,}",
             "" if self.packed_bytes is None else f"{self.packed_bytes:,}",

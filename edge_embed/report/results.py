@@ -16,6 +16,7 @@ from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.parts import SizePart
 from edge_embed.report.shown import Shown
 from edge_embed.report.targets import Evidence, TargetTimes
+from edge_embed.report.words import method_words
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed validate"
@@ -63,6 +64,11 @@ class TableResult:
     paths: tuple[Check, ...]
     fidelity: Fidelity | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def method_words(self) -> str:
+        """The method as reports name it."""
+        return method_words(self.method, self.embedding_dim, self.settings)
 
 
 @dataclass(frozen=True)

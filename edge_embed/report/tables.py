@@ -68,7 +68,7 @@ def _title(bold: str, rest: str) -> Text:
 
 
 def _table(table: "TableResult", verbose: bool) -> RenderableType:
-    title = _title(f"table {table.name}", f"{table.method}, {table.num_embeddings:,} x {table.embedding_dim}")
+    title = _title(f"table {table.name}", f"{table.method_words}, {table.num_embeddings:,} x {table.embedding_dim}")
     return Group(title, *_checks((*table.checks, *table.paths), verbose))
 
 

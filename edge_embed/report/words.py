@@ -4,7 +4,8 @@ Names and messages may come from a file that somebody else made: they are shown 
 and without control characters.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -27,3 +28,15 @@ def plain(text: str) -> str:
 def cell(text: str) -> Text:
     """A text that is no markup."""
     return Text(plain(text))
+
+
+def method_words(method: str, embedding_dim: int, settings: Mapping[str, Any]) -> str:
+    """The method of a table; ``rows (as dpq)`` for rounded rows, which files store as DPQ of one column a group.
+
+    Args:
+        method: ``dpq``, ...
+        embedding_dim: columns d.
+        settings: of the packed form: ``num_groups``, ``num_row_scales``, ...
+    """
+    is_rounded = method == "dpq" and settings.get("num_row_scales") and settings.get("num_groups") == embedding_dim
+    return "rows (as dpq)" if is_rounded else method

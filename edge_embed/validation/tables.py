@@ -21,7 +21,7 @@ from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
 from edge_embed.lowering.graph import METHODS as LOWERING_METHODS
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
-from edge_embed.packed.form import Packed, TensorSpec
+from edge_embed.packed.form import Packed, TensorSpec, settings_of
 from edge_embed.report.results import Check
 from edge_embed.validation.ant import ANT
 from edge_embed.validation.dpq import DPQ
@@ -32,8 +32,6 @@ from edge_embed.validation.tt import TT
 METHODS = {method.name: method for method in (ANT, DPQ, TT)}
 _ONNX = {method.operators: method for method in ONNX_METHODS}
 _LOWERING = {method.name: method for method in LOWERING_METHODS}
-
-_SIZES = ("num_embeddings", "embedding_dim")
 
 OnBytes = Callable[[int], None]
 
@@ -69,8 +67,7 @@ class Table:
     @property
     def settings(self) -> dict[str, Any]:
         """What it is made with beside its method and size, by name."""
-        found = {key: value for key, value in vars(self.packed.shape).items() if key not in _SIZES}
-        return found | {"padding_idx": self.packed.padding_idx}
+        return settings_of(self.packed)
 
     @property
     def row_type(self) -> "np.dtype[Any]":

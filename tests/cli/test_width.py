@@ -1,6 +1,7 @@
 """How wide tables are, and that no name in them is cut or broken."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from rich.console import Console
 from torch import nn
 
 import edge_embed
+from edge_embed.gate.compare import compare_reports
 from edge_embed.inspection.inspect import inspect_file
+from edge_embed.report.markdown.validation import validation_markdown
 from edge_embed.report.shown import FoldedTable
 
 NAME = "model.encoder.embeddings.word_embeddings"
@@ -59,6 +62,22 @@ def test_inspect_shows_whole_words_where_the_table_is_wider_than_the_terminal(sa
 
 def test_a_table_of_rounded_rows_is_called_rows_as_compress_calls_it(saved):
     assert "rows (as dpq) frozen" in str(edge_embed.inspect(saved / "rows.pt"))
+
+
+def test_reports_of_rounded_rows_call_them_rows_and_other_dpq_tables_dpq(saved, tmp_path):
+    """As `compress` calls them; programs still read the method of the packed form."""
+    edge_embed.compress(saved / "m.pt", "dpq", num_codes=16, num_groups=8, output=tmp_path / "dpq.pt")
+    for name, model, expected in (("rows", saved / "rows.pt", "rows (as dpq)"), ("dpq", tmp_path / "dpq.pt", "dpq")):
+        exported = edge_embed.export(model, "onnx", tmp_path / f"{name}.onnx")
+        assert (exported.tables[0].method, exported.tables[0].settings["num_codes"]) == ("dpq", 16)
+        assert exported.tables[0].cells()[1] == expected
+        report = edge_embed.validate(model, tmp_path / f"{name}.onnx", iterations=1)
+        assert f"({expected}, 200 x 16)" in str(report)
+        assert f", {expected} |" in validation_markdown(report)
+        (tmp_path / f"{name}.json").write_text(json.dumps(report.to_json()))
+    compared = compare_reports([tmp_path / "rows.json", tmp_path / "dpq.json"])
+    assert {row[0]: row[1] for row in compared.rows()} == {"rows": "rows (as dpq)", "dpq": "dpq"}
+    assert {row[0]: row[2] for row in compared.table_rows()} == {"rows": "rows (as dpq)", "dpq": "dpq"}
 
 
 @pytest.mark.parametrize("columns", [None, "70", "200"])

@@ -1,7 +1,5 @@
 """nbANT in one run against a sweep over the number of anchors: how near its eq. (34) comes to the best of them."""
 
-from statistics import median
-
 import pytest
 import torch
 
@@ -27,10 +25,20 @@ def digits() -> torch.Tensor:
     return torch.tensor(datasets.load_digits().data[:200] / 16).float()
 
 
-def train(wanted: torch.Tensor, penalties: tuple[float, float], num_anchors: int, seed: int, *, search: bool) -> list:
+def train(
+    wanted: torch.Tensor,
+    penalties: tuple[float, float],
+    num_anchors: int,
+    seed: int,
+    *,
+    search: bool,
+    above_zero: bool = False,
+) -> list:
     """History of a run with this many anchors, of the last epoch alone, or with as many as the search finds."""
     torch.manual_seed(seed)
     layer, ids = ANTEmbedding(*wanted.shape, num_anchors), torch.arange(len(wanted))
+    if above_zero:
+        layer.start_from(vectors=layer.anchors.detach().abs())
     optimizer = ProximalOptimizer(Yogi(layer.parameters()), layer, penalties[1])
     searching = AnchorSearch(optimizer, penalties[0])
     for epoch in range(EPOCHS):
@@ -43,7 +51,7 @@ def train(wanted: torch.Tensor, penalties: tuple[float, float], num_anchors: int
     return searching.history
 
 
-@pytest.mark.slow  # 11 or 12 runs of 3,000 steps
+@pytest.mark.slow  # 12 or 13 runs of 3,000 steps
 @pytest.mark.parametrize(
     ("rows", "penalties", "sizes"),
     [(made_rows, (0.3, 0.002), range(2, 9)), (digits, (0.1, 5e-4), range(4, 15, 2))],
@@ -52,12 +60,18 @@ def train(wanted: torch.Tensor, penalties: tuple[float, float], num_anchors: int
 def test_the_search_ends_within_5_percent_of_the_best_of_a_sweep(rows, penalties, sizes):
     """From below and from above the best number, and though all training helps in the first epochs.
 
-    The median of the runs is compared: with anchors that begin around zero single runs end higher.
+    With anchors that begin above zero every run does; with those that begin around zero most do.
     """
     wanted = rows()
     sweep = [train(wanted, penalties, size, 0, search=False)[-1].objective for size in sizes]
     assert min(sweep[0], sweep[-1]) > 1.15 * min(sweep)  # it matters how many anchors there are
-    starts = ((1, 0), (1, 1), (10, 0), (10, 1), (10, 2))
-    ends = [train(wanted, penalties, start, seed, search=True)[-1].objective / min(sweep) for start, seed in starts]
-    assert median(ends) < 1.05, ends
-    assert max(ends) < 1.2, ends
+    above, around = (
+        [
+            train(wanted, penalties, start, seed, search=True, above_zero=above_zero)[-1].objective / min(sweep)
+            for start, seed in ((1, 0), (10, 0), (10, 1))
+        ]
+        for above_zero in (True, False)
+    )
+    assert max(above) < 1.05, above
+    assert sorted(around)[1] < 1.05, around
+    assert max(around) < 1.2, around

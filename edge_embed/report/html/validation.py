@@ -38,7 +38,7 @@ def _sizes(report: ValidationReport) -> Section:
     if sizes.resident is not None:
         whole["resident"] = sizes.resident
     rows = [
-        (table.name, table.method, f"{table.num_embeddings:,} x {table.embedding_dim}", f"{table.dense_bytes:,}",
+        (table.name, table.method_words, f"{table.num_embeddings:,} x {table.embedding_dim}", f"{table.dense_bytes:,}",
          f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
         for table in report.tables
     ]  # fmt: skip

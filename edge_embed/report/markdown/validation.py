@@ -39,8 +39,8 @@ def _blocks(report: ValidationReport) -> Iterator[str]:
 
 def _tables(tables: Sequence[TableResult]) -> str:
     rows = (
-        [f"{text(one.name)}, {one.method}", f"{one.num_embeddings:,} x {one.embedding_dim}", f"{one.dense_bytes:,}",
-         f"{one.packed_bytes:,}", f"{one.compression_ratio:.1f}x"]
+        [f"{text(one.name)}, {one.method_words}", f"{one.num_embeddings:,} x {one.embedding_dim}",
+         f"{one.dense_bytes:,}", f"{one.packed_bytes:,}", f"{one.compression_ratio:.1f}x"]
         for one in tables
     )  # fmt: skip
     return table(["table", "shape", "dense bytes", "packed bytes", "ratio"], rows)

@@ -1,0 +1,39 @@
+"""`samples/defaults.py`: its tables are what it calls them, its figures are differences within a seed."""
+
+from pathlib import Path
+
+import defaults
+import pytest
+import torch
+
+README = Path(__file__).parents[2] / "samples" / "ag_news" / "README.md"
+CASES = [(method, option) for method, options in defaults.TABLES.items() for option in options]
+
+
+@pytest.mark.parametrize(("method", "option"), CASES)
+def test_each_option_makes_a_bag_of_the_width_of_the_classifier(method: str, option: str) -> None:
+    torch.manual_seed(0)
+    table = defaults.TABLES[method][option](50)
+    assert table(torch.tensor([[1, 2, 0], [3, 0, 0]])).shape == (2, defaults.WIDTH)
+    name, _, value = option.partition("=")
+    if value:
+        assert str(getattr(table, name)) in (value, str(float(value)) if value[0].isdigit() else value)
+
+
+def test_the_starts_of_ant_differ_in_their_anchors() -> None:
+    default, above, large = (
+        make(50).anchors.detach() for make in defaults.TABLES["ant, A = 10"].values()
+    )  # fmt: skip
+    assert (default < 0).any()
+    assert (above >= 0).all()
+    assert large.std() > 2 * default.std()
+
+
+def test_differences_are_within_a_seed() -> None:
+    score, least, difference = defaults._figures([0.80, 0.91], [0.79, 0.90])
+    assert (score.split()[0], least, difference.split()[0]) == ("0.855", "0.8", "+0.01")
+    assert defaults._figures([0.80, 0.91], [0.80, 0.91])[2] == ""
+
+
+def test_the_readme_gives_the_command() -> None:
+    assert "python samples/defaults.py --data FOLDER" in README.read_text(encoding="utf-8")
