@@ -90,13 +90,13 @@ class DPQEmbedding(Centroids):
         query_init_scale: as ``init_scale``, for the queries alone.
         temperature: tau of SX (eq. 4), the attribute `temperature`.
         norm_eps: added to the variance of the distances, 1e-8 to 1. The authors' code has 1e-3; distances of small
-            vectors vary by less, and SX learns less with it: AG News (19,237 x 128, K = 16, D = 32, seven seeds) scored
-            .883, and .888 with the default of 1e-5 (difference .0055, standard error .0017). VQ scored .895 and .894.
+            vectors vary by less, and SX learned less with it: AG News (`samples/ag_news/defaults.md`, five seeds)
+            scored .883, and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored .896 and .894.
         norm_momentum: share of a batch in the running statistics. The authors' code has .01; the default of .1 needs
             fewer steps to follow, and scored alike.
         value_gradient: SX: the values that learn. ``"selected"``: the one of the code, as in the authors' code;
             ``"softmax"``: all of a group, each by its probability, as eq. (5) is printed, in torch on the CPU too. It
-            scored less on AG News (five seeds): .887 against .889, and .884 against .891 with the samples' settings.
+            scored alike on AG News (five seeds): .887 against .889.
         ema_decay: VQ: the centroids are moving averages of the queries that chose them (sec. 2.3), with this decay,
             .99 for example, and no longer learn from L_reg: ``value`` is then no parameter. With torch.distributed,
             every process has to take the same number of training passes, as sums go over all. Centroids move when a

@@ -24,6 +24,7 @@ from edge_embed.ops.recurrent import opaque_recurrence
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.failures import explained
 from edge_embed.program.module_checks import check_inputs, check_module
+from edge_embed.program.sizes_of_one import traced_at_any_size
 from edge_embed.program.traced_checks import check_traced
 from edge_embed.program.wrappers import children_unwrapped, inputs_named, unwrapped
 
@@ -154,8 +155,13 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would be frozen silently.
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    with _eval_mode(model), sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model, is_shaped):
-        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+
+    def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+        with sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model, is_shaped):
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+
+    with _eval_mode(model):
+        return traced(args, kwargs) if is_shaped else traced_at_any_size(traced, model, args, kwargs)
 
 
 @contextmanager
