@@ -4,8 +4,8 @@
     edge-embed export model.pt ... >&-            nobody listens: the file is written all the same
 
 The exit code stays that of the work. A full disk behind standard output is an error as ever; behind standard error it
-is none, as there is nowhere to tell it. What a stream's encoding has no
-letter for, and bytes of file names that are no text, are shown as escapes.
+is none, as there is nowhere to tell it. What a stream's encoding has no letter for, and bytes of file names that are no
+text, are shown as escapes.
 """
 
 import io
