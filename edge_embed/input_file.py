@@ -3,12 +3,19 @@
 A pipe or a terminal would wait for ever, a device has no end, and what is mapped or sought in has to be a file on disk.
 """
 
+import errno
 import io
+import mmap
 import os
 import stat
+import sys
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
 from edge_embed.errors import BadInputError
+
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)  # named from Python 3.13 on
+_MOST_HOLE = 1 << 30
 
 
 def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
@@ -69,6 +76,38 @@ class BoundedFile(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """The next bytes, as many as are there."""
         return super().read(size if size is None else min(size, self._bytes))
+
+
+def mapped(file: IO[bytes]) -> mmap.mmap:
+    """A whole file as memory, privately: tensors over it count as writable for torch, the file stays as it is.
+
+    No memory is set aside for what might be written there, or a file larger than the memory would be refused.
+
+    Raises:
+        BadInputError: it has a hole where it should have numbers, which would be read for minutes.
+        OSError: it cannot be mapped.
+    """
+    hole = _first_hole(file)
+    if hole > _MOST_HOLE:
+        raise BadInputError(f"has a hole of {hole:,} bytes, as of a download that did not end: fetch it again")
+    if os.name == "nt":
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    flags = mmap.MAP_PRIVATE | _NO_RESERVE
+    return mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _first_hole(file: IO[bytes]) -> int:
+    """Bytes of the first range of a file that no disk holds; 0 where the system does not tell."""
+    if not hasattr(os, "SEEK_HOLE"):
+        return 0
+    size, begin = os.fstat(file.fileno()).st_size, file.tell()
+    try:
+        hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+        return os.lseek(file.fileno(), hole, os.SEEK_DATA) - hole if hole < size else 0
+    except OSError as error:
+        return size - hole if error.errno == errno.ENXIO else 0  # there are no data behind it
+    finally:
+        os.lseek(file.fileno(), begin, os.SEEK_SET)
 
 
 def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:

@@ -211,6 +211,20 @@ def test_with_json_a_mistake_is_an_object_too(tmp_path: Path) -> None:
     assert "missing.onnx" in json.loads(result.stdout)["error"]
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 294. GiB"), RuntimeError("alloc_cpu.cpp: can't allocate memory: 9 bytes")]
+)
+def test_too_little_memory_costs_one_line(saved: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def without_memory(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("edge_embed.inspection.inspect.inspect_file", without_memory)
+    result = run("inspect", saved)
+    assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
+    assert result.stderr.startswith("Error: out of memory (")
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_full_disk_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
     """The limit on file size stands for the disk: writing fails in the same place, with another errno."""
     code = (

@@ -9,11 +9,13 @@ from click.testing import CliRunner
 
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
+from edge_embed.importers.fasttext_model import MAGIC
 from edge_embed.importers.find import load_foreign
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import read_word2vec_text
-from edge_embed.input_file import check_regular, path_beside, read_whole
+from edge_embed.input_file import check_regular, mapped, path_beside, read_whole
 from edge_embed.inspection.inspect import inspect_file
+from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.load import load_program
 
 
@@ -120,3 +122,46 @@ def test_files_of_256_gib_of_nothing_are_refused(tmp_path, begin):
     os.truncate(path, 256 << 30)
     with pytest.raises(BadInputError):
         inspect_file(path)
+
+
+def test_a_map_is_private_and_begins_with_the_file_wherever_it_was_read(tmp_path):
+    (tmp_path / "f").write_bytes(b"0123456789")
+    with (tmp_path / "f").open("rb") as file:
+        file.read(4)
+        content = mapped(file)
+        assert (bytes(content), file.read(2)) == (b"0123456789", b"45")
+    content[0] = 65
+    assert (tmp_path / "f").read_bytes() == b"0123456789"
+
+
+def test_a_file_larger_than_the_memory_is_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge_embed.input_file._MOST_HOLE", 1 << 60)
+    with (tmp_path / "f").open("w+b") as file:
+        file.truncate(1 << 42)
+        assert len(mapped(file)) == 1 << 42
+
+
+@pytest.mark.parametrize(("data", "size"), [(b"", 1 << 41), (b"x" * 9000, 1 << 38)])
+def test_a_file_with_a_hole_is_not_read(tmp_path, data, size):
+    with (tmp_path / "f").open("w+b") as file:
+        file.write(data)
+        file.truncate(size)
+        with pytest.raises(BadInputError, match=r"has a hole of \d+,[\d,]+ bytes.*fetch it again"):
+            mapped(file)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.bin", "v.pt"])
+def test_readers_of_maps_refuse_a_hole_and_name_the_file(tmp_path, name):
+    path = tmp_path / name
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1073741823, 64), }".ljust(127) + b"\n"
+    begins = {
+        "v.npy": b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header,
+        "v.bin": MAGIC,
+        "v.pt": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+    }
+    path.write_bytes(begins[name])
+    with path.open("r+b") as file:
+        file.truncate(len(begins[name]) + 4 * 64 * 1073741823)
+    with pytest.raises(BadInputError, match="has a hole of") as caught:
+        read_checkpoint(path) if name == "v.pt" else load_foreign(path)
+    assert str(caught.value).startswith(str(path))

@@ -77,6 +77,28 @@ def test_a_full_disk_behind_stdout_is_an_error(dense):
     assert done.stderr == "Error: output: No space left on device\n"
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["compress", "--help"]])
+def test_help_on_a_full_disk_is_an_error_without_a_traceback(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "Error: output: No space left on device\n")
+
+
+def test_a_working_folder_that_was_removed_is_named(dense, tmp_path):
+    (tmp_path / "gone").mkdir()
+    script = f'cd {tmp_path}/gone && rmdir ../gone && exec "$@"'
+    command = ["sh", "-c", script, "sh", *COMMAND, "inspect", dense]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "Error: the working folder is not there any more: cd to another\n")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["no-command"], 2), (["inspect", "absent.pt"], 2), (["--help"], 0)])
+def test_a_full_disk_behind_stderr_leaves_the_exit_code(arguments, code):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=full, check=False)
+    assert done.returncode == code
+
+
 @pytest.mark.parametrize("name", ["a\nError: b", "a\x1b[2J", b"a\xff", "ü\r"])
 def test_odd_names_are_escaped_in_messages_and_whole_in_json(tmp_path, name):
     done = subprocess.run([*COMMAND, "inspect", name, "--json"], capture_output=True, check=False, cwd=tmp_path)

@@ -12,12 +12,12 @@ from edge_embed.cli.compare import compare
 from edge_embed.cli.compress import compress
 from edge_embed.cli.doctor import doctor
 from edge_embed.cli.export import export
-from edge_embed.cli.group import Commands, tell_error
+from edge_embed.cli.group import Commands, tell_error, tell_os_error
 from edge_embed.cli.inspect import inspect
 from edge_embed.cli.streams import open_streams
 from edge_embed.cli.torchrun import is_one_of_many, run_together
 from edge_embed.cli.validate import validate
-from edge_embed.errors import EdgeEmbedError
+from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.supervisor import INTERRUPTED, can_supervise, is_supervised, leave_on_signals, run_supervised
 
 # Those that open models in runtimes, and those that map files, which may become shorter meanwhile.
@@ -35,6 +35,14 @@ def main() -> None:
     """Embedding tables that stay compressed, from training to the device."""
 
 
+def _check_folder() -> None:
+    """Refuse a working folder that was removed: the libraries of torch cannot be loaded from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise BadInputError("the working folder is not there any more: cd to another") from error
+
+
 def run_command() -> None:
     """Run what the arguments of this process say: commands that a file can crash run in a process of their own."""
     open_streams()
@@ -45,6 +53,7 @@ def run_command() -> None:
     command = arguments[0] if arguments else ""
     is_shared = command in _SHARED and is_one_of_many()
     try:
+        _check_folder()
         if command in _SUPERVISED and not is_shared and can_supervise() and not is_supervised():
             sys.exit(run_supervised(arguments, tell))
         leave_on_signals()
@@ -53,5 +62,7 @@ def run_command() -> None:
         main(prog_name="edge-embed")
     except EdgeEmbedError as error:
         sys.exit(tell(str(error), exit_code=error.exit_code))
+    except OSError as error:  # of --help and --version, which no command has begun with
+        sys.exit(tell_os_error(error))
     except KeyboardInterrupt:
         sys.exit(tell("interrupted", exit_code=INTERRUPTED))

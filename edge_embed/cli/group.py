@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
@@ -38,12 +38,13 @@ class Commands(click.Group):
         except click.ClickException as error:
             vars(error)["message"] = _on_a_line(error.message)  # which type checkers take for final
             raise
-        except OSError as error:  # of the path of an input, or of stdout
-            where = error.filename or "output"
-            click.echo(f"Error: {_on_a_line(f'{where}: {error.strerror or error}')}", err=True)
-            if error.filename is None:
-                _discard_output()
-            context.exit(BadInputError.exit_code if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1)
+        except OSError as error:
+            context.exit(tell_os_error(error))
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            message = f"out of memory ({one_line(error)}): give the process more, or choose a smaller input"
+            context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=1))
         except KeyboardInterrupt:
             context.exit(_tell_interrupt(context, "interrupted", INTERRUPTED))
         except SystemExit as end:
@@ -58,6 +59,20 @@ def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
         click.echo(json.dumps({"error": message, "exit_code": exit_code}))
     click.echo(f"Error: {_on_a_line(message)}", err=True)
     return exit_code
+
+
+def tell_os_error(error: OSError) -> int:
+    """The same of an error of the system: of the path of an input, or of stdout where it names none."""
+    where = error.filename or "output"
+    click.echo(f"Error: {_on_a_line(f'{where}: {error.strerror or error}')}", err=True)
+    if error.filename is None:
+        _discard_output()
+    return BadInputError.exit_code if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, numpy or torch got no memory; torch has no class of its own for that on a CPU."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:

@@ -3,8 +3,9 @@
     edge-embed inspect model.onnx | head -1       the reader goes: the rest is for nobody, and is no error
     edge-embed export model.pt ... >&-            nobody listens: the file is written all the same
 
-The exit code stays that of the work; a full disk behind a stream is an error as ever. What a stream's encoding has no
-letter for, and bytes of file names that are no text, are shown as escapes.
+The exit code stays that of the work. A full disk behind standard output is an error as ever; behind standard error it
+is none, as there is nowhere to tell it. What a stream's encoding has no letter for, and bytes of file names that are no
+text, are shown as escapes.
 """
 
 import io
@@ -12,6 +13,8 @@ import os
 import sys
 from contextlib import suppress
 from typing import Any
+
+_OUTPUT = 1
 
 
 def open_streams() -> None:
@@ -32,7 +35,9 @@ class _Stream(io.FileIO):
         """Write, or seem to."""
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
+            if self.fileno() == _OUTPUT and not isinstance(error, BrokenPipeError):
+                raise
             _to_nowhere(self.fileno())
             return super().write(data)
 

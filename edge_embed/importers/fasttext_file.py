@@ -1,6 +1,5 @@
 """The bytes of a fastText model, mapped and read from the begin on; nothing is made that is not in the file."""
 
-import mmap
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.rows import MAX_TOKEN_BYTES
+from edge_embed.input_file import mapped
 
 
 def damaged(what: str) -> BadInputError:
@@ -30,8 +30,7 @@ class FastTextFile:
     def __init__(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                # Arrays of it are never written to; those of a map that forbids it torch warns of.
-                self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                self._content = mapped(file)
         except OSError as error:
             raise BadInputError(f"cannot be read: {error.strerror or error}") from error
         self._at = 0

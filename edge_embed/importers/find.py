@@ -25,7 +25,7 @@ from edge_embed.importers.vectors import PackedVectors, Vectors
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import read_word2vec_text
 from edge_embed.packed.manifest import located
-from edge_embed.program.file_kind import is_npz
+from edge_embed.program.file_kind import is_npz, is_tar
 from edge_embed.program.program import Program, ProgramInput
 
 Reader = Callable[[], Vectors | PackedVectors]
@@ -103,6 +103,8 @@ def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | N
     if first.startswith(b"PK"):
         return partial(read_npz, path, tables) if is_npz(path) else None
     start = begin(path, _START_BYTES)
+    if is_tar(start):  # of texts, whose numbers would be found
+        return None
     if start.startswith(MAGIC):
         return partial(_read_fasttext, path, reading)
     return _of_rows(path, start, reading)

@@ -20,6 +20,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.importers.rows import check_size
 from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.input_file import mapped
 
 MAGIC = b"\x93NUMPY"
 _LENGTHS = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}  # of the header, by version
@@ -29,7 +30,8 @@ _MOST_EXPANSION = 100  # numbers of tables compress by less than two
 _SMALL = 64 << 20
 _FLOATS = ("f2", "f4", "f8")
 _LISTED = 20
-_NAMED = "name one with --module NAME"
+_NAMED = "name one with --module NAME, which compress takes"
+_ENCRYPTED = 1
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,15 @@ def read_npy(path: Path) -> Vectors:
     size = path.stat().st_size
     with path.open("rb") as file:
         header = _header(file, size)
-    _check(header, "")
+        _check(header, "")
+        content = mapped(file)
     if header.num_bytes + header.array_bytes != size:
         raise BadInputError(
             f"says {header.spelled()}, which takes {header.array_bytes} bytes, but has {size - header.num_bytes}: "
             "fetch it again"
         )
     order: Literal["F", "C"] = "F" if header.is_fortran else "C"
-    # A map that is never written to, though torch may: of one that forbids it torch warns.
-    array: NDArray[Any] = np.memmap(path, header.dtype, "c", header.num_bytes, header.shape, order)
+    array: NDArray[Any] = np.ndarray(header.shape, header.dtype, content, header.num_bytes, order=order)
     return _vectors(array, "vectors", path)
 
 
@@ -100,6 +102,8 @@ def read_npz(path: Path, tables: Collection[str]) -> Vectors:
                 filled = _fill(file, content)
                 if filled != len(content) or file.read(1):
                     raise BadInputError(f"{name}: has not the {len(content)} bytes of {header.spelled()}")
+    except BadInputError:
+        raise
     except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise BadInputError(f"damaged .npz file: {error!s:.200}: fetch it again") from error
     array = np.frombuffer(content, header.dtype).reshape(header.shape, order="F" if header.is_fortran else "C")
@@ -151,6 +155,8 @@ def _header(file: IO[bytes], size: int) -> _Header:
 
 def _header_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header | None:
     """Of a member, or None where it is no array of numbers."""
+    if member.flag_bits & _ENCRYPTED:
+        raise BadInputError(f"{member.filename:.80}: is encrypted: save it with numpy.savez")
     with archive.open(member) as file:
         try:
             return _header(file, member.file_size)

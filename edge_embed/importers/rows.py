@@ -38,6 +38,15 @@ def decoded(token: bytes, place: str, errors: EncodingErrors = "strict") -> str 
         ) from error
 
 
+def is_text(token: bytes) -> bool:
+    """Whether a token is UTF-8."""
+    try:
+        token.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def header_of(line: bytes) -> tuple[int, int] | None:
     """Rows and columns, if this is the first line of a word2vec file."""
     fields = line.split()

@@ -1,6 +1,7 @@
 """A file of vectors as a stream of bytes, plain or compressed by gzip, whose size is known before it is read."""
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from edge_embed.errors import BadInputError
 BLOCK = 4 << 20
 _HOLE = bytes(1 << 12)
 _GZIP = b"\x1f\x8b"
+_MOST_PADDING = 1 << 16  # zeros behind gzip, as tapes have them; Python's gzip reads them one by one
 _MOST_EXPANSION = 100  # numbers as text take 2 to 4 times their gzip file; what takes more is made to fill a memory
 
 
@@ -47,6 +49,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                 file.seek(0)
                 yield file
                 return
+            _check_end(file)
         with gzip.open(path) as stream:
             yield stream  # type: ignore[misc]
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -55,8 +58,16 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
 
 
+def _check_end(file: IO[bytes]) -> None:
+    """Refuse gzip that ends in a hole, which would be read to its end."""
+    if file.seek(0, os.SEEK_END) > _MOST_PADDING:
+        file.seek(-_MOST_PADDING, os.SEEK_END)
+        if not any(file.read()):
+            raise BadInputError("damaged gzip file: ends in zeros: fetch it again")
+
+
 def measure(path: Path, most_bytes: int | None = None) -> Extent:
-    """Read a stream once to its end, and count.
+    """Read a stream once to its end, and count; of a plain file that is no text its size is enough, without lines.
 
     Args:
         path: of the file.
@@ -70,14 +81,22 @@ def measure(path: Path, most_bytes: int | None = None) -> Extent:
     size = lines = 0
     last = b"\n"
     with opened(path) as stream:
+        if most_bytes is not None and not isinstance(stream, gzip.GzipFile):
+            return _checked(Extent(path.stat().st_size, 0), most_bytes)
         while block := stream.read(BLOCK):
             size += len(block)
             lines += block.count(b"\n")
             last = block[-1:]
             if size > most:
                 raise BadInputError(f"holds more than {_MOST_EXPANSION} times its compressed size: uncompress it first")
-            if most_bytes is not None and size > most_bytes:
-                raise BadInputError(f"goes on after the {most_bytes:,} bytes that its rows can take: fetch it again")
+            if most_bytes is not None:
+                _checked(Extent(size, lines), most_bytes)
             if most_bytes is None and _HOLE in block:
                 raise BadInputError(f"line {lines + 1}: is no text, but zeros: fetch it again")
     return Extent(size, lines + (last != b"\n"))
+
+
+def _checked(extent: Extent, most_bytes: int) -> Extent:
+    if extent.num_bytes > most_bytes:
+        raise BadInputError(f"goes on after the {most_bytes:,} bytes that its rows can take: fetch it again")
+    return extent

@@ -4,6 +4,7 @@ A matrix without tokens looks like vectors whose tokens are numbers. A first lin
 first column with decimals is a part of the rows; one of whole numbers may be either, and is asked for.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SEPARATORS = (b",", b";")
 _SAMPLE = 100  # lines
 _NAMES = frozenset(b"token word label name term item id key index node entity".split())
+_QUOTED = re.compile(rb'\s*"(?:[^"]|"")*"(?=\s*[,;])')
 _WHICH = (
     "every row begins with a whole number, which may be its token or a part of its numbers: --no-tokens takes it for a "
     "number, --tokens for a token"
@@ -80,6 +82,8 @@ def layout_of(path: Path, start: bytes, num_lines: int, reading: Reading) -> Lay
     Raises:
         BadInputError: it is not clear whether rows have tokens.
     """
+    if b"\n" not in start and b"\r" in start.rstrip():
+        raise BadInputError("its lines end in carriage returns alone (\\r), expected newlines (\\n): tr '\\r' '\\n'")
     lines = first_lines(start, BLOCK)[:_SAMPLE]
     header = header_of(lines[0])
     if header is not None and reading.has_tokens is False and header[1] == 2 and header[0] != num_lines - 1:
@@ -204,7 +208,11 @@ def _score(lines: Sequence[bytes], separator: bytes | None) -> int:
 def _fields(line: bytes, separator: bytes | None) -> list[bytes]:
     if separator is None:
         return line.split()
-    return [found.strip(b'" \t\r') for found in line.split(separator)] if line.strip() else []
+    if not line.strip():
+        return []
+    quoted = _QUOTED.match(line)  # a token, with separators in it
+    first, rest = ([quoted[0]], line[quoted.end() :].lstrip()[1:]) if quoted else ([], line)
+    return [found.strip(b'" \t\r') for found in (*first, *rest.split(separator))]
 
 
 def _usual(counts: Sequence[int]) -> int:

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
-from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of
+from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of, is_text
 from edge_embed.importers.stream import BLOCK, begin, measure, opened
 from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
 
 _NUMBER = np.dtype("<f4")
 _MAX_HEADER_BYTES = 64
+_SPACE = 0x20
+_LARGE = 1e9  # letters taken for a number are larger
 
 
 def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
@@ -41,8 +43,11 @@ def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
                 f"{extent.num_bytes - len(header)}: fetch it again"
             )
         table = np.empty((num_rows, num_columns), np.float32)
-        records = enumerate(_records(stream, table))
-        tokens = [decoded(token, f"row {row + 1}", reading.encoding_errors) for row, token in records]
+        tokens = []
+        for row, stored in enumerate(_records(stream, table)):
+            token = stored.lstrip(b"\n")
+            _check_token(row, token, table[row - 1] if row else table[:0])
+            tokens.append(decoded(token, f"row {row + 1}", reading.encoding_errors))
     check_finite(table, lambda row: f"row {row + 1} ({tokens[row]!r:.80})")
     return unique_vectors(table, tokens, path, reading)
 
@@ -61,10 +66,24 @@ def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:
         if begin + width > len(buffer):
             raise BadInputError(f"row {row + 1}: the file ends in it, {num_rows} rows are expected: fetch it again")
         table[row] = np.frombuffer(buffer, _NUMBER, num_columns, begin)
-        yield buffer[at:space].lstrip(b"\n")
+        yield buffer[at:space]
         at = begin + width
     if (buffer[at:] + stream.read(BLOCK)).strip(b"\n"):
         raise BadInputError(f"goes on after the {num_rows} rows that it says it has: fetch it again")
+
+
+def _check_token(row: int, token: bytes, numbers: NDArray[np.float32]) -> None:
+    """Refuse a token that is the end of the numbers before it: a row begins elsewhere than the file has it.
+
+    Such a token is no UTF-8, and to replace or to skip it would leave the wrong numbers. Broken letters alone come with
+    no control characters, and with sound numbers in the row before.
+    """
+    if is_text(token) or not (any(byte < _SPACE for byte in token) or (np.abs(numbers) > _LARGE).any()):
+        return
+    raise BadInputError(
+        f"row {row + 1}: begins inside the numbers of row {row}: a token has a space in it, or numbers are no float32: "
+        "write the vectors as text, or spaces in tokens as _"
+    )
 
 
 def _end_of_token(buffer: bytes, row: int) -> int:

@@ -19,6 +19,8 @@ _FIRST_FIELD = 0x08  # of a protobuf message, a number
 _PICKLE = b"\x80"
 _ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
 _TFLITE = b"TFL3"
+_PACKED = b'"edge_embed"'
+_MOST_HEADER = 100_000_000  # of safetensors
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
     "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
@@ -61,7 +63,7 @@ def _inspector(path: Path) -> Inspector:
     if start.startswith(_ZIP):
         return _vectors if is_npz(path) else _zip
     if _is_safetensors(start, size):
-        return _packed
+        return _packed if _has_packed_tables(path, start) else _vectors
     if start.startswith(_PICKLE):
         return _pickle
     if is_ort_format(start):
@@ -130,13 +132,24 @@ def _is_safetensors(start: bytes, size: int) -> bool:
     return size > 9 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
 
+def _has_packed_tables(path: Path, start: bytes) -> bool:
+    """Whether the header of a safetensors file names ours; one that is too long for a header is left to its reader."""
+    length = int.from_bytes(start[:8], "little")
+    with path.open("rb") as file:
+        return length > _MOST_HEADER or _PACKED in file.read(8 + length)
+
+
 # Each kind is loaded when it is needed: torch takes seconds, and only saved programs need it.
 
 
 def _zip(path: Path, verify: bool) -> FileReport:
     from edge_embed.inspection.torch_save import member_names  # noqa: PLC0415
 
-    names = member_names(path)
+    try:
+        names = member_names(path)
+    except BadInputError as error:
+        kind = kind_in(path)
+        raise (error if kind is None else BadInputError(f"{path}: {kind}")) from None
     if "models/model.json" in names:
         return _program(path, verify)
     if "data.pkl" in names:

@@ -13,12 +13,12 @@ from typing import IO, Literal
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import BoundedFile
 from edge_embed.inspection.report import FileReport, TorchSaveInfo
+from edge_embed.program.foreign_pickle import foreign_pickle, is_old_torch_save
 
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
 _START_BYTES = 64
 _PROTOCOL, _FRAME, _DICT = b"\x80", b"\x95", b"}"  # instructions of pickles
 _MAX_PICKLE_BYTES = 64 << 20
-_OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first of five pickles in a file from before torch 1.6
 # What the pickle of a state_dict names: containers and tensors.
 _TENSOR_NAMES = ("collections.OrderedDict", "torch._utils.", "torch._tensor.")
 _REMEDY = (
@@ -26,12 +26,15 @@ _REMEDY = (
     "module of torch.nn and edge_embed classes only is also taken by export as it is, with "
     "--input NAME:DTYPE[SIZES], such as --input ids:int64[batch,seq]"
 )
+_WITH_MODEL = (
+    "without the model that they belong to: compress and export take it with a function that makes that, "
+    "--model package.module:function, and --input NAME:DTYPE[SIZES]; or build it, load them into it, and write "
+    "edge_embed.save(model, 'model.pt', example_inputs)"
+)
 _NOTES = {
     "module": f"a module as torch.save writes it: a pickle, so its tables are not listed; {_REMEDY}",
-    "state_dict": "weights alone, as torch.save writes a state_dict, without the model that they belong to: "
-    "build the model, call load_state_dict, and write edge_embed.save(model, 'model.pt', example_inputs)",
-    "checkpoint": "a checkpoint, weights among other things, without the model that they belong to: compress and "
-    "export take it with a function that makes that, --model package.module:function, and --input NAME:DTYPE[SIZES]",
+    "state_dict": f"weights alone, as torch.save writes a state_dict, {_WITH_MODEL}",
+    "checkpoint": f"a checkpoint, weights among other things, {_WITH_MODEL}",
     "torchscript": "a TorchScript archive, which is not read: take the Python model it was made from and "
     "write edge_embed.save(model, 'model.pt', example_inputs)",
 }
@@ -59,7 +62,8 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
     """
     with _archive(path) as archive:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
+        is_script = "constants.pkl" in members  # whose code is compressed
+        if not is_script and any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
             raise _damaged(path, "a member is compressed, which torch.save never does")
         if members["data.pkl"].file_size > _MAX_PICKLE_BYTES:
             raise _damaged(path, f"its pickle has {members['data.pkl'].file_size} bytes")
@@ -74,7 +78,7 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
     if broken is not None:
         raise _damaged(path, f"the checksum of {broken} does not match")
     tensor_bytes = sum(member.file_size for name, member in members.items() if name.startswith("data/"))
-    contents = "torchscript" if "constants.pkl" in members else _contents(names, is_mapping)
+    contents = "torchscript" if is_script else _contents(names, is_mapping)
     return _report(path, verify, TorchSaveInfo(contents, names, tensor_bytes))
 
 
@@ -85,14 +89,10 @@ def inspect_old_torch_save(path: Path, verify: bool) -> FileReport:
         BadInputError: It is damaged, or some other pickle.
     """
     try:
+        if not is_old_torch_save(path):
+            raise BadInputError(f"{path}: {foreign_pickle(path)}")
         with BoundedFile(path) as file:
-            magic = [argument for _, argument, _ in pickletools.genops(file)]
-            if _OLD_MAGIC not in magic:
-                raise BadInputError(
-                    f"{path}: a pickle, and not one of torch.save: what is in it would have to be run to be "
-                    "seen; write the model with edge_embed.save"
-                )
-            names = [name for _ in range(2) for name in _names(file)]  # protocol and machine
+            names = [name for _ in range(3) for name in _names(file)]  # magic number, protocol and machine
             begin = file.tell()
             is_mapping = _is_mapping(file.read(_START_BYTES))
             file.seek(begin)

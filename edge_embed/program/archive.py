@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import mapped
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 1
@@ -43,8 +44,9 @@ class Archive:
             with path.open("rb") if content is None else io.BytesIO(content) as file:
                 with zipfile.ZipFile(file) as archive:
                     members = [member for member in archive.infolist() if not member.is_dir()]
-                # A private mapping: tensors over it count as writable for torch, the file stays as it is.
-                self.content = content or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                self.content = content or mapped(file)
+        except BadInputError as error:
+            raise BadInputError(f"{path}: {error}") from error
         except Exception as error:  # zipfile raises a dozen unrelated types on a damaged directory
             if isinstance(error, OSError) and error.strerror:
                 raise BadInputError(f"{path}: cannot be read ({error.strerror})") from error

@@ -5,7 +5,6 @@ Two formats: a zip archive (torch 1.6 and later), and before that pickles one af
 
 import io
 import mmap
-import pickletools
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any
 import torch
 
 from edge_embed.errors import BadInputError
+from edge_embed.input_file import mapped
+from edge_embed.packed.manifest import located
 from edge_embed.program.archive import Archive
+from edge_embed.program.foreign_pickle import MALFORMED, foreign_pickle, is_old_torch_save
 from edge_embed.program.inert_pickle import Inert, Items, read_inert
 from edge_embed.program.stored_tensors import StoredBytes, Tensors, storage_dtype
 
-OLD_MAGIC = 0x1950A86A20F9469CFC6C
-_MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)
 _MOST_STORAGES = 1 << 16
 _NUMBER = struct.Struct("<q")
 
@@ -36,7 +36,9 @@ def read_checkpoint(path: Path) -> Any:
         is_archive = file.read(2) == b"PK"
     try:
         return _of_archive(Archive(path)) if is_archive else _of_old_file(path)
-    except _MALFORMED as error:
+    except BadInputError:
+        raise
+    except MALFORMED as error:
         raise BadInputError(
             f"{path}: is damaged, or no file of torch.save ({error!s:.200}): save it again with torch.save"
         ) from error
@@ -65,10 +67,11 @@ def _of_archive(archive: Archive) -> Any:
 
 def _of_old_file(path: Path) -> Any:
     """A magic number, a version, facts of the machine, the object, keys of its storages, and these in that order."""
-    with path.open("rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    if read_inert(content, {}, _none) != OLD_MAGIC:  # type: ignore[arg-type]  # a map reads as a file does
-        raise ValueError("a pickle, and not one of torch.save")
+    if not is_old_torch_save(path):
+        raise BadInputError(f"{path}: {foreign_pickle(path)}")
+    with path.open("rb") as file, located(str(path)):
+        content = mapped(file)
+    read_inert(content, {}, _none)  # type: ignore[arg-type]  # a map reads as a file does
     read_inert(content, {}, _none)  # type: ignore[arg-type]
     machine = read_inert(content, {}, _none)  # type: ignore[arg-type]
     is_big_endian = isinstance(machine, Items) and machine.get("little_endian") is False
@@ -150,12 +153,3 @@ def _spans(content: mmap.mmap, keys: Any, sizes: dict[str, int]) -> dict[str, tu
         spans[key] = (at, at + count * sizes[key])
         at = spans[key][1]
     return spans
-
-
-def is_old_torch_save(path: Path) -> bool:
-    """Whether a pickle begins as ``torch.save`` did before torch 1.6."""
-    with path.open("rb") as file:
-        try:
-            return any(argument == OLD_MAGIC for _, argument, _ in pickletools.genops(file.read(64)))
-        except _MALFORMED:
-            return False

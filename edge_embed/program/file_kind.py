@@ -1,14 +1,16 @@
 """Recognises files of other kinds by their content, and says what to do with them."""
 
+import errno
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.folder_kind import folder_kind
-from edge_embed.program.kind import EMBED, EXPORTED, MATRIX, SAVE, UNPACK, FileKind
+from edge_embed.program.kind import EMBED, EXPORTED, JOINED, MATRIX, SAVE, UNPACK, FileKind
 
 _START_BYTES = 1 << 16
 _MOST_MEMBERS = 1 << 16
@@ -34,6 +36,8 @@ _MAGIC: dict[bytes, FileKind] = {
     b"BZh": FileKind("a bzip2 file", UNPACK),
     b"\xfd7zXZ\0": FileKind("an xz file", UNPACK),
     b"\x28\xb5\x2f\xfd": FileKind("a zstd file", UNPACK),
+    b"\x04\x22\x4d\x18": FileKind("an lz4 file", UNPACK),
+    b"\x5d\0\0": FileKind("an lzma file", UNPACK),
     b"7z\xbc\xaf\x27\x1c": FileKind("a 7z archive", UNPACK),
     b"Rar!": FileKind("a rar archive", UNPACK),
     b"\x1f\x8b": FileKind("a gzip file, not of word vectors as text", UNPACK),
@@ -47,6 +51,13 @@ _AT_FOUR: dict[bytes, FileKind] = {  # identifiers of flatbuffers
 _TABLE_MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # at the end of the .index of a TensorFlow checkpoint
 _TF_CHECKPOINT = FileKind("a part of a TensorFlow checkpoint", EXPORTED)
 _JSON: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
+    (
+        (b'"weight_map"', b'.bin"'),
+        FileKind(
+            "the index of a model in several files of torch.save",
+            "load it with transformers, save it with save_pretrained, which writes safetensors, and give that folder",
+        ),
+    ),
     (
         (b'"weight_map"',),
         FileKind("the index of a safetensors model in several files", "give the folder that it lies in"),
@@ -67,7 +78,7 @@ def kind_in(path: Path) -> FileKind | None:
     """
     try:
         if path.is_symlink() and not path.exists():
-            return FileKind(f"a link to {path.readlink()}, which is not there", "give the path of the file")
+            return _broken_link(path)
         if path.is_dir():
             return folder_kind(path)
         if not stat.S_ISREG(path.stat().st_mode):
@@ -80,9 +91,20 @@ def kind_in(path: Path) -> FileKind | None:
         return None
     if not start:
         return FileKind("empty", "write or download it again")
+    if path.suffix == ".distcp":  # archives of torch.save one behind the other
+        return FileKind("a part of a distributed checkpoint of PyTorch", JOINED)
     if start.startswith(b"PK"):
         return _zip_kind(path)
     return _by_magic(start) or _by_end(path, end) or _by_structure(path, start) or _by_text(start)
+
+
+def _broken_link(path: Path) -> FileKind:
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return FileKind(f"a link to {path.readlink()}, which leads back to it", "give the path of the file")
+    return FileKind(f"a link to {path.readlink()}, which is not there", "give the path of the file")
 
 
 def check_runtime_file(path: Path) -> None:
@@ -109,8 +131,13 @@ def is_npz(path: Path) -> bool:
     return bool(names) and all(name.endswith(".npy") for name in names)
 
 
+def is_tar(start: bytes) -> bool:
+    """Whether a file that begins so is a tar archive."""
+    return start[257:262] == b"ustar"
+
+
 def _by_magic(start: bytes) -> FileKind | None:
-    if start[257:262] == b"ustar":
+    if is_tar(start):
         return FileKind("a tar archive", UNPACK)
     at_four = next((kind for magic, kind in _AT_FOUR.items() if start[4:].startswith(magic)), None)
     return at_four or next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
@@ -129,9 +156,19 @@ def _by_structure(path: Path, start: bytes) -> FileKind | None:
         return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
     if path.suffix == ".pb" and start[:1] in (b"\x08", b"\n"):
         return FileKind("a graph of TensorFlow", EXPORTED)
+    if start[:1] == b"x" and _unfolded(start)[:1] == b"\x80":
+        return FileKind("a compressed pickle, such as joblib's", MATRIX)
     if 0x81 <= start[0] <= 0x8F and re.match(rb"[\xa1-\xbf][\x20-\x7e]", start[1:3]):
         return FileKind("a msgpack file, such as Flax's", MATRIX)
     return None
+
+
+def _unfolded(start: bytes) -> bytes:
+    """The first bytes of what zlib compressed, none of anything else."""
+    try:
+        return zlib.decompressobj().decompress(start, 1)
+    except zlib.error:
+        return b""
 
 
 def _by_text(start: bytes) -> FileKind | None:

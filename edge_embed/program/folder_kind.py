@@ -3,7 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
-from edge_embed.program.kind import EXPORTED, MATRIX, SAVE, FileKind
+from edge_embed.program.kind import EXPORTED, JOINED, MATRIX, SAVE, FileKind
 
 _MOST_ENTRIES = 1000
 _SHOWN = 3
@@ -17,10 +17,7 @@ _OF_NAMES = {
         "merge them (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
     ),
     "_CHECKPOINT_METADATA": FileKind("a checkpoint folder of Orbax (JAX)", MATRIX),
-    ".metadata": FileKind(
-        "a distributed checkpoint folder of PyTorch",
-        "make one file of it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER weights.pt",
-    ),
+    ".metadata": FileKind("a distributed checkpoint folder of PyTorch", JOINED),
     "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"take the model that it was made from: {SAVE}"),
     "genai_config.json": FileKind("a folder of ONNX Runtime GenAI", "give the .onnx file in it"),
 }

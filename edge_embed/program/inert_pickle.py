@@ -11,7 +11,7 @@ import pickletools
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from edge_embed.program.pickle_scan import full_name
+from edge_embed.program.foreign_pickle import full_name
 
 _MOST_INSTRUCTIONS = 1 << 23  # each may make an object of about a hundred bytes
 _LARGEST_KEY = 1 << 60  # integers above that collide with smaller ones

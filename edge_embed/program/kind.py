@@ -6,6 +6,9 @@ SAVE = "give a file from edge_embed.save(model, path, example_inputs)"
 MATRIX = "save its embedding matrix with numpy.save, and give that file"
 EXPORTED = "convert the model to TFLite or ONNX, and give that file"
 UNPACK = "unpack it, and give the file inside"
+JOINED = (
+    "make one file of the folder: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER weights.pt"
+)
 EMBED = "give a model, or a file of vectors"
 
 

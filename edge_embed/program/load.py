@@ -11,9 +11,10 @@ from torch import nn
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.capture import ExampleInputs, write_archive
-from edge_embed.program.checkpoint import is_old_torch_save, read_checkpoint
+from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.file_kind import is_safetensors, kind_in
 from edge_embed.program.find_weights import open_checkpoint
+from edge_embed.program.foreign_pickle import foreign_pickle, is_old_torch_save
 from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
 from edge_embed.program.module_file import WITHOUT_MODEL, load_module, unpickle_module
 from edge_embed.program.program import Program, ProgramInput
@@ -112,12 +113,12 @@ def _refuse_weights(path: Path) -> None:
 def _foreign(path: Path, start: bytes) -> str:
     """What a file is that is no archive of torch."""
     if start.startswith(_PICKLE):
-        if is_old_torch_save(path):
-            _refuse_weights(path)
+        if not is_old_torch_save(path):
+            return str(foreign_pickle(path))
+        _refuse_weights(path)
         return (
             "is a bare pickle (the torch.save format before 1.6), which can run code: refused; "
-            f"{_SAVE_INSTEAD}, word vectors with gensim's save_word2vec_format, or, if you trust whoever made it, "
-            "--allow-pickle runs code from the file"
+            f"{_SAVE_INSTEAD}, or, if you trust whoever made it, --allow-pickle runs code from the file"
         )
     if is_safetensors(path):
         return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"

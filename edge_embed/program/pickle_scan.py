@@ -6,9 +6,9 @@ calling its constructor (``GLOBAL EMPTY_TUPLE NEWOBJ``) and fills in the attribu
 """
 
 import pickletools
-from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Collection
 
+from edge_embed.program.foreign_pickle import full_name
 from edge_embed.program.weights import DTYPES
 
 # All that a pickle of tensors and containers names: storages by their old class names, or by dtype.
@@ -65,10 +65,3 @@ def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[st
         if on_top:
             expected = ["EMPTY_TUPLE", "NEWOBJ"]
     return list(refused)
-
-
-def full_name(argument: str) -> str:
-    """``builtins.set`` for ``__builtin__ set``, as the unpickler maps the names of Python 2."""
-    module, _, name = argument.partition(" ")
-    module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
-    return f"{module}.{name}"

@@ -215,6 +215,28 @@ class TestRefused:
         tracemalloc.stop()
         assert peak < 20 << 20
 
+    def test_gzip_that_ends_in_a_hole_is_not_read_to_its_end(self, tmp_path):
+        path = tmp_path / "v.gz"
+        path.write_bytes(gzip.compress(b"a 1.5 2\nb 3 4\n"))
+        with path.open("r+b") as file:
+            file.truncate(1 << 38)
+        with pytest.raises(BadInputError, match="ends in zeros"):
+            load_foreign(path)
+
+    def test_gzip_with_the_zeros_of_a_tape_is_read(self, tmp_path):
+        path = tmp_path / "v.gz"
+        path.write_bytes(gzip.compress(b"a 1.5 2\nb 3 4\n") + bytes(10240))
+        assert read(path)[0] == ["a", "b"]
+
+    @pytest.mark.parametrize(("header", "match"), [(b"9 7\n", "goes on after"), (b"3000000 300\n", "goes on after")])
+    def test_a_hole_behind_binary_rows_is_not_read_to_its_end(self, tmp_path, header, match):
+        path = tmp_path / "v.bin"
+        path.write_bytes(header)
+        with path.open("r+b") as file:
+            file.truncate(1 << 38)
+        with pytest.raises(BadInputError, match=match):
+            load_foreign(path)
+
     def test_damaged_gzip(self, tmp_path):
         whole = gzip.compress(b"".join(b"w%d 0.125 0.25\n" % (at * 7919) for at in range(1000)))
         refused(tmp_path / "v.gz", whole[:-9], "damaged gzip file")
@@ -222,6 +244,24 @@ class TestRefused:
 
     def test_gzip_that_fills_the_memory(self, tmp_path):
         refused(tmp_path / "v.gz", gzip.compress(b"a 0 0\n" * 3_000_000), "more than 100 times its compressed size")
+
+
+@pytest.mark.parametrize("errors", ["strict", "replace", "skip"])
+@pytest.mark.parametrize("newline", [b"", b"\n"])
+@pytest.mark.parametrize(
+    ("tokens", "dtype"),
+    [([b"san jose", b"a", b"b"], "<f4"), ([b"a", b"new york", b"b", b"c"], "<f4"), ([b"a", b"b", b"c", b"d"], "<f8")],
+    ids=["first", "second", "float64"],
+)
+def test_binary_rows_that_begin_elsewhere_are_refused_whatever_becomes_of_broken_tokens(
+    tmp_path, tokens, dtype, newline, errors
+):
+    numbers = np.array([[-1.1, 0.7, 0.3, -0.123456], [1.7, 2.9, -3.3, 4.1]] * 2, dtype)
+    rows = [token + b" " + row.tobytes() + newline for token, row in zip(tokens, numbers, strict=False)]
+    path = tmp_path / "v.bin"
+    path.write_bytes(b"%d 4\n" % len(tokens) + b"".join(rows))
+    with pytest.raises(BadInputError, match=r"row \d: begins inside the numbers of row \d: a token has a space"):
+        load_foreign(path, reading=Reading(encoding_errors=errors))
 
 
 def test_a_table_is_read_without_a_copy_of_it(tmp_path, small_blocks):

@@ -7,7 +7,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx import export
@@ -114,8 +116,9 @@ def test_verify_compares_the_checksums_of_a_torch_save_file(files):
         inspect_file(files / "state.pt", verify=True)
 
 
-def test_a_torchscript_archive_is_named(tmp_path):
-    with zipfile.ZipFile(tmp_path / "script.pt", "w") as archive:
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])  # torch does so with code
+def test_a_torchscript_archive_is_named(tmp_path, compression):
+    with zipfile.ZipFile(tmp_path / "script.pt", "w", compression) as archive:
         for name in ("data.pkl", "constants.pkl"):
             archive.writestr(f"script/{name}", pickle.dumps(()))
         archive.writestr("script/code/__torch__.py", "")
@@ -137,6 +140,18 @@ def test_a_hostile_pickle_is_listed_and_never_run(tmp_path, protocol):
     assert [name.rpartition(".")[2] for name in report.torch_save.names] == ["exec"]
     assert report.torch_save.contents == "module"
     assert not (tmp_path / "ran").exists()
+
+
+def test_safetensors_without_packed_tables_are_word_vectors_or_say_which_option_takes_them(tmp_path):
+    path = tmp_path / "model.safetensors"
+    words = np.ones((9, 4), np.float32)
+    safetensors.numpy.save_file({"words.weight": words, "bias": np.ones(3)}, path)
+    assert [(table.num_embeddings, table.embedding_dim) for table in inspect_file(path).dense] == [(9, 4)]
+    safetensors.numpy.save_file(
+        {"words.weight": np.ones((9, 4), np.float32), "tags": np.ones((2, 3), np.float32)}, path
+    )
+    with pytest.raises(BadInputError, match=r"has 2 tables, .*--module NAME.*--model package\.module:function"):
+        inspect_file(path)
 
 
 def test_another_pickle_is_refused(tmp_path):

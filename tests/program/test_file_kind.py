@@ -7,18 +7,25 @@ import lzma
 import pickle
 import tarfile
 import zipfile
+import zlib
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed.checkpoint as distributed
 from click.testing import CliRunner
+from torch import nn
 
 from edge_embed import cli
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.program.file_kind import check_runtime_file, kind_in
 from edge_embed.program.load import load_program
+from edge_embed.program.state_dict import load_weights
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+VECTORS = b"".join(b"word%d 0.25 -1.5 3.75\n" % row for row in range(500))
 
 
 def zipped(*names: str) -> bytes:
@@ -28,9 +35,11 @@ def zipped(*names: str) -> bytes:
     return buffer.getvalue()
 
 
-def tarred() -> bytes:
+def tarred(name: str = "model.pt", content: bytes = b"") -> bytes:
     with tarfile.open(fileobj=(buffer := io.BytesIO()), mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("model.pt"), io.BytesIO())
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
 
 
@@ -48,6 +57,18 @@ KINDS = [
     (lzma.compress(b"x"), "xz file: unpack it"),
     (tarred(), "tar archive: unpack it"),
     (gzip.compress(tarred()), "gzip file"),
+    (tarred("vectors.txt", VECTORS), "tar archive: unpack it"),
+    (gzip.compress(tarred("a.vec", VECTORS)), "gzip file, .*unpack it"),
+    (b"\x04\x22\x4d\x18" + bytes(90), "lz4 file: unpack it"),
+    (lzma.compress(b"x", lzma.FORMAT_ALONE), "lzma file: unpack it"),
+    (zlib.compress(pickle.dumps(np.ones(9))), "compressed pickle, such as joblib's: save its embedding matrix"),
+    (pickle.dumps({"w": np.ones((3, 2))}), "a pickle of numpy arrays: save its embedding matrix with numpy.save"),
+    (pickle.dumps({"w": torch.ones(3)}), "a pickle of tensors, .*torch.save"),
+    (pickle.dumps([1, "a"]), "a pickle, and not one of torch.save: load it"),
+    (b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}bd" + b"\x01" * 90, "a file of joblib"),
+    (b"\x80\x04\x8c\x1agensim.models.keyedvectors\x8c\x0cKeyedVectors\x93)\x81.", "gensim.*save_word2vec_format"),
+    (b"\x80\x02cmy.module\nThing\n)\x81.", "a pickle of my.module.Thing, and not one of torch.save"),
+    (json.dumps({"weight_map": {"a": "pytorch_model-00001-of-00002.bin"}}).encode(), "several files of torch.save"),
     (zipped("glove.6B.50d.txt", "glove.6B.100d.txt"), r"zip archive of 2 files \(glove.6B.50d.txt.*unpack it"),
     (zipped("config.json", "model.weights.h5", "metadata.json"), "Keras model"),
     (b"\x1c\0\0\0ET12" + bytes(90), "ExecuTorch"),
@@ -93,6 +114,23 @@ def test_folders_and_links_are_named(tmp_path):
     for read in (load_program, inspect_file):
         with pytest.raises(BadInputError, match=r"a link to .*gone\.pt, which is not there"):
             read(tmp_path / "link.pt")
+
+
+def test_a_link_that_leads_back_to_itself_is_named(tmp_path):
+    (tmp_path / "a.pt").symlink_to(tmp_path / "b.pt")
+    (tmp_path / "b.pt").symlink_to(tmp_path / "a.pt")
+    for read in (load_program, inspect_file):
+        with pytest.raises(BadInputError, match=r"a link to .*b\.pt, which leads back to it"):
+            read(tmp_path / "a.pt")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
+def test_files_of_a_distributed_checkpoint_are_named(tmp_path, name):
+    distributed.save({"w": torch.ones(3), "b": torch.ones(2)}, checkpoint_id=tmp_path / "d")
+    for read in (load_program, inspect_file, partial(load_weights, partial(nn.Linear, 2, 2))):
+        with pytest.raises(BadInputError, match="dcp_to_torch"):
+            read(tmp_path / "d" / name)
 
 
 def test_our_own_kinds_and_damaged_files_are_left_to_their_readers(tmp_path):

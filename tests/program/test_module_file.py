@@ -144,7 +144,7 @@ def scripted() -> bytes:
     [
         (b"", "is empty"),
         (b"no model at all", "is no saved model"),
-        (pickle.dumps([1], protocol=2), "bare pickle"),
+        (pickle.dumps([1], protocol=2), "a pickle, and not one of torch.save"),
         ((24).to_bytes(8, "little") + b'{"a":{}}' + bytes(40), "safetensors file"),
         (b"\x08\x0a\x12\x07pytorch" + bytes(40), "ONNX file"),
         (b"\x1c\x00\x00\x00TFL3" + bytes(40), "TFLite file"),
