@@ -12,7 +12,7 @@ from rich.console import Console
 from edge_embed.gate.budget import ParityBudget
 from edge_embed.gate.findings import parity_findings
 from edge_embed.report.check import BaseResult, CheckReport, Comparison, Finding, Side
-from edge_embed.report.growth import Change
+from edge_embed.report.growth import Change, changed, growth_words
 from edge_embed.report.html.check import check_page
 from edge_embed.report.html.validation import validation_page
 from edge_embed.report.interval import Interval
@@ -175,3 +175,8 @@ def test_the_page_has_growth_as_one_requirement():
     assert page.count("table words: num_codes 16 -&gt; 32") == 1
     assert page.count("edge-embed check --accept") == 1
     assert "1 failed, 1 passed" in page
+
+
+def test_growth_in_no_part_lists_no_bytes():
+    words = growth_words([replace(SIZE, name="growth of on disk")], (), {"on disk": 5, "graph": 0}, "")
+    assert words == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed: on disk"
