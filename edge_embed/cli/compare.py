@@ -4,11 +4,19 @@ from pathlib import Path
 
 import click
 
+from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE
 from edge_embed.cli.output import Output, output_options
 
 
-@click.command(short_help="Put models side by side: sizes, metric, latency.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Put models side by side: sizes, metric, latency.",
+    examples=(
+        "compare 16-codes.json 4-codes.json",
+        "compare before.json after.json --html compare.html --markdown compare.md",
+    ),
+)
 @click.argument("reports", type=FILE, nargs=-1, metavar="REPORT...")
 @click.option("--markdown", type=FILE, metavar="FILE", help="Write the comparison as Markdown.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write it as one HTML page, with size against accuracy.")

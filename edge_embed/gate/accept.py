@@ -24,7 +24,14 @@ def accept_command(
         return ""
     if not isinstance(model, str | Path):
         return "edge_embed.check(..., accept=True)"
-    files = [] if (budget.model, budget.exported) == (Path(model), exported) else [str(model), str(exported)]
+    files = (
+        [] if (budget.model, budget.exported) == (Path(model), exported) else list(map(_argument, (model, exported)))
+    )
     options = [] if budget.path is None else ["--budget", str(budget.path)]
     options += [] if baseline == budget.baseline else ["--baseline", str(baseline)]
     return shlex.join(["edge-embed", "check", *files, *options, *load_options, "--accept"])
+
+
+def _argument(path: str | Path) -> str:
+    """A path that is not taken for an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)

@@ -62,9 +62,11 @@ from edge_embed.gate.quantities import (
     Growth,
     read_bound,
     read_bytes,
+    read_cosine,
     read_fraction,
     read_growth,
     read_iterations,
+    read_seconds,
     read_switch,
     read_text,
 )
@@ -213,7 +215,8 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
     parity: dict[str, Reader] = bounds | {"changed_after_export": read_switch}
     size: dict[str, Reader] = {"on_disk": read_bytes, "zipped": read_bytes, "resident": read_bytes}
     size |= dict.fromkeys(("growth", "zipped_growth"), read_growth)
-    targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_bound}
+    targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_seconds}
+    rows = {"min_cosine": read_cosine, "min_worst_cosine": read_cosine, "max_relative_error": read_bound}
     latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
     return {
         "model": read_path,
@@ -223,9 +226,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "allow_not_run": read_switch,
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, parity | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
-        "rows": _section(
-            RowsBudget, dict.fromkeys(("min_cosine", "min_worst_cosine", "max_relative_error"), read_bound)
-        ),
+        "rows": _section(RowsBudget, rows),
         "latency": _section(LatencyBudget, latency),
         "targets": _section(TargetsBudget, targets),
         "metric": _section(_metric, {"function": read_text, "drop": read_bound}),
@@ -235,7 +236,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
 def _read_targets(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise BadInputError(f"got {value!r:.80}, expected a list of targets, such as ['local', 'arm64']")
-    names = tuple(map(read_text, value))
+    names = tuple(dict.fromkeys(map(read_text, value)))  # once each
     for name in names:  # whether it runs files of this kind is seen when there is one
         make_target(name)
     return names

@@ -35,7 +35,10 @@ def read_bytes(value: Any) -> int:
         return value
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
-        raise BadInputError(f"got {value!r:.80}, expected bytes as an integer of at least 0, or text such as '460 KiB'")
+        raise BadInputError(
+            f"got {value!r:.80}, expected bytes as an integer of at least 0, or text such as '460 KiB' (units: "
+            f"{', '.join(_UNITS)})"
+        )
     return math.floor(Fraction(found[1]) * _UNITS[found[2]])
 
 
@@ -61,6 +64,20 @@ def read_bound(value: Any) -> float:
     """A finite number of at least 0."""
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise BadInputError(f"got {value!r:.80}, expected a finite number of at least 0")
+    return float(value)
+
+
+def read_seconds(value: Any) -> float:
+    """A finite number above 0."""
+    if type(value) not in (int, float) or not 0 < value < math.inf:
+        raise BadInputError(f"got {value!r:.80}, expected seconds, a finite number above 0")
+    return float(value)
+
+
+def read_cosine(value: Any) -> float:
+    """A number from 0 to 1: no cosine reaches a larger one."""
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise BadInputError(f"got {value!r:.80}, expected a cosine, a number from 0 to 1")
     return float(value)
 
 

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from edge_embed.errors import LatencyError, ParityError, SizeError
@@ -259,6 +259,10 @@ class CheckReport(Shown):
             **asdict(self),
             "validation": self.validation.to_json(),
         }
+
+    def show(self, console: Console) -> None:
+        """Print on a console; in a log every finding stays one line, to be searched and its command to be copied."""
+        console.print(self.render(), soft_wrap=not console.is_terminal)
 
     def render(self) -> RenderableType:
         """Findings for the terminal, what failed at the end, where it is seen."""

@@ -16,6 +16,7 @@ from edge_embed.report.words import cell, method_words
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed compare"
+MODEL_TEXTS, TABLE_TEXTS = 2, 5  # columns of words before those of figures
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class CompareReport(Shown):
         return f"Latency was not measured of {', '.join(without)}: {remedy}." if without else ""
 
     def columns(self) -> tuple[str, ...]:
-        """The heads of `rows`; all but the first are figures."""
+        """The heads of `rows`; behind `MODEL_TEXTS` columns they are figures."""
         metric = () if self.metric is None else (self.metric, "the training form")
         front = () if self.metric is None else ("front",)
         return ("model", "methods", "bytes on disk", "zipped", "ratio", *metric, *self._latencies(), *front, "checks")
@@ -136,7 +137,8 @@ class CompareReport(Shown):
 
     def render(self) -> RenderableType:
         """A table for the terminal."""
-        models, tables = _grid(self.columns(), self.rows(), 1), _grid(self.table_columns(), self.table_rows(), 5)
+        models = _grid(self.columns(), self.rows(), MODEL_TEXTS)
+        tables = _grid(self.table_columns(), self.table_rows(), TABLE_TEXTS)
         return Group(models, *([tables] if tables.row_count else []), *([cell(self.note)] if self.note else []))
 
 

@@ -53,6 +53,5 @@ def growth_words(failed: "Sequence[Finding]", changes: Sequence[Change], grown: 
     beyond = ", ".join(finding.name.removeprefix(GROWTH_OF) for finding in failed)
     total = f"on disk {grown.get('on disk', 0):+,} bytes"
     remedy = f"; to accept it: {accept}" if accept else ""
-    return (
-        f"{total} since the baseline; changed: {changed(changes)}; bytes: {where}; more than allowed: {beyond}{remedy}"
-    )
+    parts = f"; bytes: {where}" if where else ""
+    return f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed: {beyond}{remedy}"

@@ -53,6 +53,29 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     assert found.parts == (SizePart("words", "codes", 10), SizePart(None, "graph", 20))
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_report_with_a_byte_order_mark_is_the_same(tmp_path: Path, mark: str) -> None:
+    assert read_baseline(write(tmp_path, mark + json.dumps(REPORT, indent=1))).on_disk == 30
+
+
+def test_a_report_of_before_there_were_targets_tables_and_metrics_is_read(tmp_path: Path) -> None:
+    older = copy.deepcopy(REPORT)
+    del older["metric"], older["validation"]["targets"]
+    found = read_baseline(write(tmp_path, older))
+    assert (found.on_disk, found.metrics, found.targets, found.instructions, found.tables) == (30, {}, (), {}, {})
+
+
+def test_tables_of_a_report_without_settings_are_read_with_what_they_have(tmp_path: Path) -> None:
+    sizes = {"num_embeddings": 7, "embedding_dim": 4}
+    older = {"name": "words", "method": "dpq", **sizes}
+    newer = {"name": "tags", "method": "tt", **sizes, "settings": {"ranks": [1, 2, 1]}, "later": "key"}
+    found = read_baseline(write(tmp_path, changed("validation", "tables", to=[older, newer])))
+    assert found.tables == {
+        "words": {"method": "dpq", **sizes},
+        "tags": {"method": "tt", **sizes, "ranks": [1, 2, 1]},
+    }
+
+
 SIZES = ("validation", "sizes")
 
 
@@ -63,6 +86,8 @@ SIZES = ("validation", "sizes")
         ("[" * 100_000, "is no JSON"),
         ("9" * 5000, "is no JSON"),
         ('{"a": NaN}', "NaN is no number of JSON"),
+        (f"<<<<<<< HEAD\n{json.dumps(REPORT)}\n=======\n{{}}\n>>>>>>> b\n", "line 1: got <<<<<<<, the mark of a merge"),
+        ('{\n "kind": 1,\n<<<<<<< ours\n', "line 3: got <<<<<<<, the mark of a merge conflict"),
         ("[]", "report: got []"),
         ({}, "is no report of `edge-embed check`"),
         ({**REPORT, "kind": "edge-embed validate"}, "is no report"),

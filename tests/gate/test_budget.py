@@ -48,6 +48,20 @@ def test_the_bounds_of_an_output_go_before_those_of_all(tmp_path: Path) -> None:
     assert (parity.bound("tags", "max"), parity.bound("tags", "quantile")) == (1e-3, None)
 
 
+def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff[size]\r\non_disk = 7\r\n").size.on_disk == 7
+
+
+def test_targets_named_twice_run_once(tmp_path: Path) -> None:
+    found = read(tmp_path, '[targets]\nrequire = ["portable", "local", "portable"]')
+    assert found.targets.require == ("portable", "local")
+
+
+def test_bounds_of_rows_at_their_ends_are_taken(tmp_path: Path) -> None:
+    rows = read(tmp_path, "[rows]\nmin_cosine = 1\nmin_worst_cosine = 0\nmax_relative_error = 2.5").rows
+    assert (rows.min_cosine, rows.min_worst_cosine, rows.max_relative_error) == (1.0, 0.0, 2.5)
+
+
 @pytest.mark.parametrize(
     ("written", "size"),
     [("7", 7), ('"7 B"', 7), ('"1.5 kB"', 1500), ('"1.5MB"', 1_500_000), ('"0.5 KiB"', 512), ('"2 GiB"', 2 << 30)],
@@ -87,6 +101,15 @@ def test_growth_is_exact(tmp_path: Path, written: str, before: int, limit: int) 
         ("[latency]\nthreshold = 0.1", "threshold: got 0.1, expected a percentage"),
         ('[latency.at_most]\n"portable body" = -1', "at_most: portable body: got -1"),
         ("[metric]\ndrop = 0.1", "metric: got no function"),
+        ('[size]\non_disk = "1 kb"', "(units: B, kB, MB, GB, KiB, MiB, GiB)"),
+        ('[size]\ngrowth = "460"', "(units: B, kB"),
+        ("[rows]\nmin_cosine = 1.5", "rows: min_cosine: got 1.5, expected a cosine, a number from 0 to 1"),
+        ("[rows]\nmin_worst_cosine = 95", "min_worst_cosine: got 95, expected a cosine"),
+        ("[rows]\nmin_cosine = nan", "min_cosine: got nan"),
+        ("[targets]\ntime_limit = 0", "time_limit: got 0, expected seconds, a finite number above 0"),
+        ("[targets]\ntime_limit = inf", "time_limit: got inf"),
+        ("<<<<<<< HEAD\n[size]\n=======\n>>>>>>> other\n", "line 1: got <<<<<<<, the mark of a merge conflict"),
+        ("[size]\r\non_disk = 1\r\n>>>>>>>\r\n", "line 3: got >>>>>>>, the mark of a merge conflict"),
         ("model = 3", "model: got 3, expected text"),
         ("[size", "is no TOML"),
         ("a = " + "[" * 5000, "is no TOML"),

@@ -9,11 +9,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from edge_embed.gate.budget import ParityBudget
+from edge_embed.gate.findings import parity_findings
 from edge_embed.report.check import BaseResult, CheckReport, Comparison, Finding, Side
+from edge_embed.report.growth import Change, changed, growth_words
 from edge_embed.report.html.check import check_page
+from edge_embed.report.html.validation import validation_page
 from edge_embed.report.interval import Interval
 from edge_embed.report.junit import to_junit
 from edge_embed.report.markdown.check import check_markdown
+from edge_embed.report.results import Check
 
 from .test_results import make_report
 
@@ -120,3 +125,58 @@ def test_warnings_are_in_every_form():
     assert all("metric m:f: is gone" in text for text in texts)
     assert report.to_json()["warnings"] == ("metric m:f: is gone",)
     assert report.exit_code == 0
+
+
+def _changed(before: str, now: str) -> Change:
+    return Change("table words: num_codes", before, now)
+
+
+def test_a_log_keeps_each_finding_and_its_command_on_one_line():
+    command = "edge-embed check models/a/rather/long/path/model.pt models/a/rather/long/path/model.onnx --accept"
+    grown = replace(SIZE, name="growth of on disk")
+    report = replace(report_of(grown, PARITY), changes=(_changed("16", "32"),), accept=command)
+    out = io.StringIO()
+    report.show(Console(file=out, width=80))
+    lines = out.getvalue().splitlines()
+    (line,) = [line for line in lines if "growth" in line]
+    assert line.endswith(f"to accept it: {command}")
+    assert line in str(report).splitlines()
+    terminal = io.StringIO()
+    report.show(Console(file=terminal, width=80, force_terminal=True, no_color=True))
+    assert len(terminal.getvalue().splitlines()) > len(lines)
+
+
+def test_the_page_shows_each_check_once():
+    checks = [Check(f"check {number} of {place}", "passed", "well") for place in ("file", "table") for number in (1, 2)]
+    kernel = Check("check of the kernel", "passed", "well")
+    made = make_report()
+    validation = replace(
+        made,
+        structure=tuple(checks[:2]),
+        tables=(replace(made.tables[0], checks=tuple(checks[2:3]), paths=tuple(checks[3:])),),
+        model=replace(made.model, kernel=kernel),
+    )
+    findings = (*parity_findings(ParityBudget(), validation), SIZE, LATENCY, MISSING)
+    page = check_page(replace(report_of(*findings), validation=validation))
+    words = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+    for check in (*checks, kernel):
+        assert words.count(check.name) == 1, check.name
+        assert validation_page(validation).count(check.name) == 1, check.name
+    for finding in findings:
+        assert words.count(f"{finding.requirement}: {finding.name}: {finding.detail}") == 1, finding.name
+    assert "Sizes" in words
+    assert "Checks" not in words  # they are among the requirements
+
+
+def test_the_page_has_growth_as_one_requirement():
+    grown = [replace(SIZE, name=f"growth of {name}") for name in ("on disk", "table words", "part words codes")]
+    report = replace(report_of(PARITY, *grown), changes=(_changed("16", "32"),), accept="edge-embed check --accept")
+    page = check_page(report)
+    assert page.count("table words: num_codes 16 -&gt; 32") == 1
+    assert page.count("edge-embed check --accept") == 1
+    assert "1 failed, 1 passed" in page
+
+
+def test_growth_in_no_part_lists_no_bytes():
+    words = growth_words([replace(SIZE, name="growth of on disk")], (), {"on disk": 5, "graph": 0}, "")
+    assert words == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed: on disk"

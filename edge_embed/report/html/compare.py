@@ -1,18 +1,18 @@
 """The page of a comparison: size against the metric, and a table."""
 
-from edge_embed.report.compare import CompareReport
+from edge_embed.report.compare import MODEL_TEXTS, TABLE_TEXTS, CompareReport
 from edge_embed.report.html.figures import size_against_metric
 from edge_embed.report.html.page import Grid, Section, make_page
 
 
 def compare_page(report: CompareReport) -> str:
     """The whole report as HTML."""
-    front, columns = ", ".join(report.front), report.columns()
+    front, columns, made = ", ".join(report.front), report.columns(), report.table_columns()
     verdict = f"Worth choosing: {front}" if front else "Nothing to choose by"
-    grid = Grid(columns, list(report.rows()), frozenset(range(1, len(columns))))
+    grid = Grid(columns, list(report.rows()), frozenset(range(MODEL_TEXTS, len(columns))))
     sections = [Section("Models", report.note, grid)]
     if rows := list(report.table_rows()):
-        sections.append(Section("Tables", grid=Grid(report.table_columns(), rows, frozenset({5, 6, 7}))))
+        sections.append(Section("Tables", grid=Grid(made, rows, frozenset(range(TABLE_TEXTS, len(made))))))
     points = {
         f"{one.name} (failed)" if one.status == "failed" else one.name: (one.on_disk, one.metric)
         for one in report.candidates

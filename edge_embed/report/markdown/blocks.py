@@ -23,9 +23,9 @@ def text(words: str) -> str:
     return re.sub(r"[@#](?!\d+;)", rf"\g<0>{_NO_SPACE}", escaped)
 
 
-def table(header: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A name and its figures, row by row; cells are Markdown."""
-    return _rows(header, ["---"] + ["---:"] * (len(header) - 1), rows)
+def table(header: Sequence[str], rows: Iterable[Iterable[str]], texts: int = 1) -> str:
+    """Names in the first columns (``texts``) and their figures, row by row; cells are Markdown."""
+    return _rows(header, ["---"] * texts + ["---:"] * (len(header) - texts), rows)
 
 
 def outcomes(lines: Sequence[Line]) -> list[str]:
