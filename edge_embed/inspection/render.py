@@ -208,7 +208,8 @@ def _dpq_layout(values: Mapping[str, Any]) -> str:
 
 
 def _ant_layout(values: Mapping[str, Any]) -> str:
-    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}"
+    empty = "" if values["num_nonzeros"] else ", all rows are zero"
+    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}{empty}"
 
 
 def _tt_layout(values: Mapping[str, Any]) -> str:

@@ -36,11 +36,13 @@ class TrainingPass(NamedTuple):
         query: [B, d].
         code: the centroid that each sub-vector chose, [D, B].
         counts: how often each query came up, int64 [B]; 0 for the padding row.
+        value: the centroids [G, K, s] of this pass, those of ``torch.func.functional_call`` if it was called so.
     """
 
     query: Tensor
     code: Tensor
     counts: Tensor
+    value: Tensor
 
 
 class Centroids(CompressedEmbedding):
@@ -83,7 +85,7 @@ class Centroids(CompressedEmbedding):
                 "reentrant checkpoints, in transforms of torch.func and in copies of nn.DataParallel are not seen",
                 stacklevel=2,
             )
-        return loss_of(passes, self.value, weight, commitment, reduction)
+        return loss_of(passes, weight, commitment, reduction, like=self.value)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages, and one training pass."""
@@ -93,7 +95,7 @@ class Centroids(CompressedEmbedding):
         parts, self._passes = self._passes, earlier
         if parts:
             codes, counts = [part.code for part in parts], [part.counts for part in parts]
-            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts)))
+            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts), self.value))
         return logits
 
     def _note(self, one: TrainingPass, is_part: bool = False) -> None:
@@ -149,17 +151,17 @@ def regularization_loss(
 
 
 def loss_of(
-    passes: Sequence[TrainingPass], value: Tensor, weight: float, commitment: float, reduction: Reduction
+    passes: Sequence[TrainingPass], weight: float, commitment: float, reduction: Reduction, like: Tensor
 ) -> Tensor:
-    """The loss of training passes, each of which has a mean of its own, over centroids [G, K, s].
+    """The loss of training passes, each of which has a mean of its own, on the device and in the type of ``like``.
 
     Raises:
         BadInputError: for a weight or commitment that is no finite number of at least 0, or another reduction.
     """
     check_options(weight, commitment, reduction)
-    wide = torch.promote_types(value.dtype, torch.float32)
-    loss = torch.zeros((), dtype=wide, device=value.device)
-    for query, code, counts in passes:
+    wide = torch.promote_types(like.dtype, torch.float32)
+    loss = torch.zeros((), dtype=wide, device=like.device)
+    for query, code, counts, value in passes:
         factor: Tensor | float = weight
         if reduction == "mean":
             factor = weight / (query.shape[-1] * counts.sum()).clamp(min=1).to(wide)
