@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq_options import Variant
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding, is_number, is_recomputed
+from edge_embed.layers.table import CompressedEmbedding, is_number, is_recomputed, is_transformed
 from edge_embed.ops.dpq_straight_through import squared_distance
 
 Reduction = Literal["mean", "sum"]
@@ -104,7 +104,7 @@ class Centroids(CompressedEmbedding):
             self._passes += (one,)
         elif torch.compiler.is_compiling():  # which does not know versions of tensors
             self._passes += (one,) if self.centroids is None else ()
-        elif torch.is_grad_enabled() and not _is_transformed(one.query, self.value):
+        elif torch.is_grad_enabled() and not is_transformed(one.query, self.value):
             version = sum(parameter._version for parameter in self.parameters())
             if self._passes and version != self._version:
                 self._passes = ()
@@ -120,11 +120,6 @@ class Centroids(CompressedEmbedding):
     def __getstate__(self) -> dict[str, Any]:
         """Leave passes out of copies and files: they belong to one step."""
         return {name: state for name, state in self.__dict__.items() if name not in ("_passes", "_version")}
-
-
-def _is_transformed(*tensors: Tensor) -> bool:
-    """Whether they belong to a transform of ``torch.func``, after which nobody may take them."""
-    return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
 
 
 def regularization_loss(

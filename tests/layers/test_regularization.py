@@ -274,3 +274,11 @@ def test_passes_of_torch_func_leave_nothing_behind():
     torch.func.grad(lambda weights: torch.func.functional_call(layer, weights, (IDS,)).sum())(given)
     with pytest.warns(UserWarning, match=r"no training pass .* transforms of torch.func"):
         assert layer.regularization_loss() == 0
+
+
+def test_compiled_moving_averages_keep_no_passes():
+    layer = make(ema_decay=0.9)
+    compiled = torch.compile(layer, backend="eager")
+    for _ in range(3):
+        compiled(IDS)
+    assert layer._passes == ()  # nobody takes their loss: they would stay for ever
