@@ -73,6 +73,14 @@ def test_allow_empty_exports_zero_table_and_report_says_so(tmp_path: Path) -> No
     }
 
 
+def test_inspect_of_zero_table_says_so(tmp_path: Path) -> None:
+    model = saved(emptied_ant(), tmp_path)
+    edge_embed.export(model, "onnx", tmp_path / "model.onnx", allow_empty=True)
+    for file in (model, tmp_path / "model.onnx"):
+        (line,) = (line for line in str(edge_embed.inspect(file)).splitlines() if "all rows are zero" in line)
+        assert line.startswith("words")
+
+
 def test_lower_of_zero_table_warns_with_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     edge_embed.lower(saved(emptied_ant(), tmp_path))
     (record,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
