@@ -262,7 +262,7 @@ def _plain(console: Console) -> Console:
     """The console itself where it has a width (terminal, page, COLUMNS); for pipes one that breaks no line."""
     asked_for = "COLUMNS" in os.environ and console.file is sys.stdout
     has_width = console.is_terminal or console.record or asked_for
-    return console if has_width else Console(file=console.file, width=_UNBROKEN)
+    return console if has_width else Console(file=console.file, width=_UNBROKEN, force_jupyter=False)
 
 
 def _print(console: Console, table: Table) -> None:

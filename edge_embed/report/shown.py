@@ -32,7 +32,7 @@ class Shown:
     def __str__(self) -> str:
         """As text of 120 columns, without colours."""
         text = io.StringIO()
-        self.show(Console(file=text, width=FILE_WIDTH))
+        self.show(Console(file=text, width=FILE_WIDTH, force_jupyter=False))
         return text.getvalue().rstrip()
 
     def __repr__(self) -> str:

@@ -45,6 +45,16 @@ def test_text_and_page_are_what_the_command_line_shows(reports, name, words):
     assert not any(f"{kind}(" in str(report) for kind in ("Report", "Trial", "TableInfo"))  # no dataclass
 
 
+def test_a_notebook_shows_a_page_once(reports, monkeypatch):
+    shown = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *page: shown.append(page))
+    for report in reports.values():
+        assert report._repr_html_().startswith("<pre")
+        assert str(report)
+    assert not shown  # what the notebook shows is what is returned
+
+
 def test_names_of_files_are_no_markup_in_a_page(tmp_path):
     model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4))
     report = edge_embed.export(model, "onnx", tmp_path / "<b>&.onnx", torch.tensor([1]))
