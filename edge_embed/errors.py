@@ -54,6 +54,9 @@ def one_line(error: BaseException) -> str:
 
 
 def suggested(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'? `` for a name that is mistyped, or nothing where none is alike."""
-    found = get_close_matches(name, list(known), n=1)
+    """``did you mean 'x'? `` for a name that is mistyped or has a word too many, or nothing where none is alike."""
+    names = list(known)
+    words = name.split("_")
+    found = [word for word in names if word in words] if len(words) > 1 else []
+    found = found or get_close_matches(name, names, n=1)
     return f"did you mean {found[0]!r}? " if found else ""

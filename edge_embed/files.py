@@ -58,6 +58,17 @@ def new_file(path: StrPath, *, force: bool = False) -> Iterator[Path]:
         yield temporary
 
 
+def checked_path(name: str, value: object) -> Path:
+    """The path that an argument of Python gives.
+
+    Raises:
+        BadInputError: if it is none.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise BadInputError(f"{name}: got {value!r:.80}, expected the path of a file")
+    return Path(value)
+
+
 @contextmanager
 def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list[Path]]:
     """Yield temporary paths to write; on success they become ``paths``, in that order; on an error none does.

@@ -21,7 +21,7 @@ from edge_embed.exporters.onnx.foreign.compress import compress_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.compress import compress_tflite
 from edge_embed.exporters.tflite.export import export_tflite
-from edge_embed.files import StrPath, check_name, check_output, keep_inputs, new_file
+from edge_embed.files import StrPath, check_name, check_output, checked_path, keep_inputs, new_file
 from edge_embed.gate.accept import accept_command
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
@@ -73,6 +73,7 @@ TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
 }
 
 
+@interactive
 def save(
     model: nn.Module,
     path: StrPath,
@@ -100,7 +101,7 @@ def save(
             not run on its example inputs.
         OutputError: if the file cannot be written; nothing partial is left.
     """
-    with new_file(path, force=force) as temporary:
+    with new_file(checked_path("path", path), force=force) as temporary:
         write_program(model, temporary, example_inputs, dynamic_shapes, vocabulary, metadata)
     return Path(path)
 
@@ -271,6 +272,9 @@ def compress(
         raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
     if not isinstance(checkpoint, str | PathLike | None):
         raise BadInputError(f"checkpoint: got {checkpoint!r:.80}, expected the path of a folder")
+    if output is not None:
+        checked_path("output", output)
+    modules = (modules,) if isinstance(modules, str) else modules
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
     sizes = {
@@ -421,6 +425,9 @@ def export(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
+    output = checked_path("output", output)
+    if tokenizer is not None:
+        tokenizer = checked_path("tokenizer", tokenizer)
     program = _runnable(model, example_inputs, dynamic_shapes)
     check_output([Path(output)], [program.source, tokenizer], force)
     keep_inputs([weights_file(Path(output))], [program.source, tokenizer])
@@ -461,6 +468,7 @@ def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[s
     )
 
 
+@interactive
 def inspect(path: StrPath, verify: bool = False) -> FileReport:
     """What a file contains, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
 
@@ -471,7 +479,7 @@ def inspect(path: StrPath, verify: bool = False) -> FileReport:
     Raises:
         BadInputError: if the file is missing, damaged or of no kind that is known.
     """
-    return inspect_file(Path(path), verify)
+    return inspect_file(checked_path("path", path), verify)
 
 
 @interactive
@@ -537,8 +545,12 @@ def validate(
     }
     given |= {"more_cases": more_cases, "inputs": inputs, "save_inputs": save_inputs, "save_worst": save_worst}
     given |= {"targets": targets, "time_limit": time_limit, "tokenizer": tokenizer}
+    if not isinstance(options, ValidationOptions | None):
+        expected = "expected edge_embed.ValidationOptions: give the options as keywords"
+        raise BadInputError(f"options: got a {type(options).__name__}, {expected}")
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
-    check_runtime_file(Path(exported))
+    exported = checked_path("exported", exported)
+    check_runtime_file(exported)
     with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
         keep_inputs(
             (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
@@ -608,6 +620,12 @@ def check(
         OutputError: if a report cannot be written.
         TimeLimitError: as for `validate`, by the budget's limit.
     """
+    given = {"exported": exported, "budget": None if isinstance(budget, Budget) else budget, "baseline": baseline}
+    given |= {"base": base, "base_library": base_library}
+    given |= {"output": output, "junit": junit, "markdown": markdown, "html": html}
+    for name, path in given.items():
+        if path is not None:
+            checked_path(name, path)
     limits = budget if isinstance(budget, Budget) else Budget() if budget is None else read_budget(Path(budget))
     reference = limits.model if model is None else model
     file = limits.exported if exported is None else Path(exported)

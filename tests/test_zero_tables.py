@@ -61,6 +61,15 @@ def test_export_of_zero_table_names_it_and_is_refused(method: str, tmp_path: Pat
     assert not (tmp_path / "model.onnx").exists()
 
 
+def test_export_names_every_zero_table(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.ModuleList((emptied_ant(), emptied_tt(), edge_embed.TTEmbedding(50, 8, 2)))).eval()
+    model.forward = lambda ids: sum(table(ids) for table in model[0])  # type: ignore[method-assign]
+    with pytest.raises(BadInputError) as refused:
+        edge_embed.export(model, "onnx", tmp_path / "model.onnx", IDS)
+    named = [name for name in ("0.0", "0.1", "0.2") if f"table {name}: all rows are zero" in str(refused.value)]
+    assert named == ["0.0", "0.1"]
+
+
 def test_allow_empty_exports_zero_table_and_report_says_so(tmp_path: Path) -> None:
     model = saved(emptied_ant(), tmp_path)
     with pytest.raises(BadInputError, match="table words: all rows are zero"):
@@ -71,6 +80,14 @@ def test_allow_empty_exports_zero_table_and_report_says_so(tmp_path: Path) -> No
         "words": True,
         "others": False,
     }
+
+
+def test_inspect_of_zero_table_says_so(tmp_path: Path) -> None:
+    model = saved(emptied_ant(), tmp_path)
+    edge_embed.export(model, "onnx", tmp_path / "model.onnx", allow_empty=True)
+    for file in (model, tmp_path / "model.onnx"):
+        (line,) = (line for line in str(edge_embed.inspect(file)).splitlines() if "all rows are zero" in line)
+        assert line.startswith("words")
 
 
 def test_lower_of_zero_table_warns_with_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -202,7 +202,8 @@ def _dpq_layout(values: Mapping[str, Any]) -> str:
 
 
 def _ant_layout(values: Mapping[str, Any]) -> str:
-    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}"
+    empty = "" if values["num_nonzeros"] else ", all rows are zero"
+    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}{empty}"
 
 
 def _tt_layout(values: Mapping[str, Any]) -> str:
@@ -255,7 +256,7 @@ def _plain(console: Console) -> Console:
     """The console itself where it has a width (terminal, page, COLUMNS); for pipes one that breaks no line."""
     asked_for = "COLUMNS" in os.environ and console.file is sys.stdout
     has_width = console.is_terminal or console.record or asked_for
-    return console if has_width else Console(file=console.file, width=_UNBROKEN)
+    return console if has_width else Console(file=console.file, width=_UNBROKEN, force_jupyter=False)
 
 
 def _print(console: Console, table: Table) -> None:

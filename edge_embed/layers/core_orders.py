@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 
 CoreOrder = Literal["edge-embed", "paper", "tt-pytorch", "tt-pytorch-rows", "tltorch", "fbtt", "hetu"]
 
@@ -70,9 +70,10 @@ def own_cores(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
         BadInputError: if there is no such order, or cores have other axes or sizes that do not fit one another.
     """
     if order not in _LAYOUTS:
-        raise BadInputError(f"order: got {order!r:.80}, expected one of {', '.join(get_args(CoreOrder))}")
+        expected = f"{suggested(str(order), _LAYOUTS)}expected one of {', '.join(get_args(CoreOrder))}"
+        raise BadInputError(f"order: got {order!r:.80}, {expected}")
     layout = _LAYOUTS[order]
-    is_flat = layout.axes.count(",") == 1
+    is_flat = has_flat_cores(order)
     if is_flat != (col_shape is not None):
         got = f"got {col_shape!r:.80} with order {order!r}"
         expected = "J_1 ... J_N, as its cores do not tell them" if is_flat else "none: its cores tell it"
@@ -85,6 +86,11 @@ def own_cores(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
     if layout.first_column_digit_is_least:
         cores = [core.transpose(1, 3) for core in reversed(cores)]
     return list(cores)
+
+
+def has_flat_cores(order: CoreOrder) -> bool:
+    """Whether cores have two axes, so that their ranks are read on from R_0 = 1: such a library has trains alone."""
+    return order in _LAYOUTS and _LAYOUTS[order].axes.count(",") == 1
 
 
 def row_places(row_shape: Sequence[int], order: CoreOrder) -> Tensor | None:
@@ -103,6 +109,11 @@ def _unfolded(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
     if len(col_shape) != len(cores):
         raise BadInputError(f"col_shape: got {len(col_shape)} numbers for {len(cores)} cores, expected one for each")
     single = [core.squeeze(0) if core.ndim == 3 and len(core) == 1 else core for core in cores]
+    if any(core.ndim == 3 for core in single):
+        got = f"cores: got shapes {[list(core.shape) for core in cores]}"
+        raise BadInputError(
+            f"{got}, expected those of one table with order {order!r}: give [core[t] for core in cores]"
+        )
     _check_axes(single, order, 2, "I, R J R'")
     unfolded, rank = [], 1
     for k, (core, columns) in enumerate(zip(single, col_shape, strict=True)):

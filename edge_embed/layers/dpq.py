@@ -345,7 +345,7 @@ class DPQEmbedding(Centroids):
         if self.centroids is not None and update:
             self.centroids.follow(query, code.int(), counts)
         if update:
-            self._note(TrainingPass(query, code, counts), is_part=in_head)
+            self._note(TrainingPass(query, code, counts, self.value), is_part=in_head)
         return centroid_rows(query, self.value, code)
 
     def _distance_weights(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:

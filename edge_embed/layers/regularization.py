@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq_options import Variant
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding, is_number, is_recomputed
+from edge_embed.layers.table import CompressedEmbedding, is_number, is_recomputed, is_transformed
 from edge_embed.ops.dpq_straight_through import squared_distance
 
 Reduction = Literal["mean", "sum"]
@@ -36,11 +36,13 @@ class TrainingPass(NamedTuple):
         query: [B, d].
         code: the centroid that each sub-vector chose, [D, B].
         counts: how often each query came up, int64 [B]; 0 for the padding row.
+        value: the centroids [G, K, s] of this pass, those of ``torch.func.functional_call`` if it was called so.
     """
 
     query: Tensor
     code: Tensor
     counts: Tensor
+    value: Tensor
 
 
 class Centroids(CompressedEmbedding):
@@ -83,7 +85,7 @@ class Centroids(CompressedEmbedding):
                 "reentrant checkpoints, in transforms of torch.func and in copies of nn.DataParallel are not seen",
                 stacklevel=2,
             )
-        return loss_of(passes, self.value, weight, commitment, reduction)
+        return loss_of(passes, weight, commitment, reduction, like=self.value)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Logits as the method trains them: all rows are one step of the moving averages, and one training pass."""
@@ -93,7 +95,7 @@ class Centroids(CompressedEmbedding):
         parts, self._passes = self._passes, earlier
         if parts:
             codes, counts = [part.code for part in parts], [part.counts for part in parts]
-            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts)))
+            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts), self.value))
         return logits
 
     def _note(self, one: TrainingPass, is_part: bool = False) -> None:
@@ -102,7 +104,7 @@ class Centroids(CompressedEmbedding):
             self._passes += (one,)
         elif torch.compiler.is_compiling():  # which does not know versions of tensors
             self._passes += (one,) if self.centroids is None else ()
-        elif torch.is_grad_enabled() and not _is_transformed(one.query, self.value):
+        elif torch.is_grad_enabled() and not is_transformed(one.query, self.value):
             version = sum(parameter._version for parameter in self.parameters())
             if self._passes and version != self._version:
                 self._passes = ()
@@ -118,11 +120,6 @@ class Centroids(CompressedEmbedding):
     def __getstate__(self) -> dict[str, Any]:
         """Leave passes out of copies and files: they belong to one step."""
         return {name: state for name, state in self.__dict__.items() if name not in ("_passes", "_version")}
-
-
-def _is_transformed(*tensors: Tensor) -> bool:
-    """Whether they belong to a transform of ``torch.func``, after which nobody may take them."""
-    return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
 
 
 def regularization_loss(
@@ -149,17 +146,17 @@ def regularization_loss(
 
 
 def loss_of(
-    passes: Sequence[TrainingPass], value: Tensor, weight: float, commitment: float, reduction: Reduction
+    passes: Sequence[TrainingPass], weight: float, commitment: float, reduction: Reduction, like: Tensor
 ) -> Tensor:
-    """The loss of training passes, each of which has a mean of its own, over centroids [G, K, s].
+    """The loss of training passes, each of which has a mean of its own, on the device and in the type of ``like``.
 
     Raises:
         BadInputError: for a weight or commitment that is no finite number of at least 0, or another reduction.
     """
     check_options(weight, commitment, reduction)
-    wide = torch.promote_types(value.dtype, torch.float32)
-    loss = torch.zeros((), dtype=wide, device=value.device)
-    for query, code, counts in passes:
+    wide = torch.promote_types(like.dtype, torch.float32)
+    loss = torch.zeros((), dtype=wide, device=like.device)
+    for query, code, counts, value in passes:
         factor: Tensor | float = weight
         if reduction == "mean":
             factor = weight / (query.shape[-1] * counts.sum()).clamp(min=1).to(wide)

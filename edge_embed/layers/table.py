@@ -241,8 +241,9 @@ class CompressedEmbedding(nn.Module, ABC):
     def _learning_rows(self, ids: Tensor) -> Tensor:
         """Training rows [B, d] of int64 [B], checked; on the host, one that comes up several times is computed once."""
         check_id_range(ids, self.num_embeddings)
-        # An accelerator would have to be waited for; while ``torch.compile`` traces nobody knows how many there are.
-        if torch.compiler.is_compiling() or ids.device.type != "cpu":
+        # An accelerator would have to be waited for; while ``torch.compile`` traces, and under ``torch.vmap``, nobody
+        # knows how many there are.
+        if torch.compiler.is_compiling() or ids.device.type != "cpu" or is_transformed(ids):
             return self._counted_rows(ids, torch.ones_like(ids))
         each, places, counts = ids.unique(return_inverse=True, return_counts=True)
         return functional.embedding(places, self._counted_rows(each, counts))
@@ -373,6 +374,11 @@ def is_recomputed() -> bool:
     False while ``torch.compile`` traces, where nobody knows from where the graph will be called.
     """
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether one belongs to a transform of ``torch.func``, outside of which nobody may take it."""
+    return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
 
 
 def checked_count(name: str, count: object, least: int = 1) -> int:

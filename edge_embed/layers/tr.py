@@ -41,6 +41,8 @@ class TREmbedding(TTEmbedding):
         IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
     """
 
+    _is_ring = True
+
     def _ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
         """R_0 ... R_N."""
         count = len(self.row_shape)

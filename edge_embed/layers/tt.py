@@ -9,7 +9,7 @@ Arithmetic and the order of indices: `edge_embed.ops.tt`.
 import math
 from bisect import bisect_right
 from collections.abc import MutableMapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +123,8 @@ class TTEmbedding(CompressedEmbedding):
                 f"col_shape {list(self.col_shape)} makes {width} columns, got embedding_dim {self.embedding_dim}"
             )
 
+    _is_ring: ClassVar[bool] = False
+
     def _ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
         """R_0 ... R_N; of one R for all no R_k is more than the rows or columns of the matrix that it separates."""
         count = len(self.row_shape)
@@ -208,6 +210,9 @@ class TTEmbedding(CompressedEmbedding):
         types = {core.dtype for core in cores}
         if len(types) != 1:
             raise BadInputError(f"cores: got {', '.join(sorted(map(str, types)))}, expected one type")
+        if cls._is_ring and core_orders.has_flat_cores(order):
+            got = f"order: got {order!r} for a ring, whose ranks such cores do not tell"
+            raise BadInputError(f"{got}: {order} has trains alone, which TTEmbedding.from_cores takes")
         cores = core_orders.own_cores(cores, order, col_shape)
         layer = cls._for_shapes([core.shape for core in cores], num_embeddings, padding_idx, *types)
         copies = (core.detach().clone(memory_format=torch.contiguous_format) for core in cores)
@@ -223,7 +228,8 @@ class TTEmbedding(CompressedEmbedding):
         if self.spare_rows:
             got, expected = f"got {self.num_embeddings} with order {order!r}", len(places)
             reason = "as its ids are spread over all rows of the cores"
-            raise BadInputError(f"num_embeddings: {got}, expected {expected}, the product of I, {reason}")
+            remedy = f"give {expected}, and look up the first {self.num_embeddings}"
+            raise BadInputError(f"num_embeddings: {got}, expected {expected}, the product of I, {reason}: {remedy}")
         if row_order is None:
             return places
         checked_row_order(row_order.cpu().numpy(), self.num_embeddings, self.padding_idx)

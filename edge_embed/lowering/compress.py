@@ -19,10 +19,12 @@ from edge_embed.lowering.tables import UsedTables, program_tables
 from edge_embed.lowering.tt import TT
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
+from edge_embed.report.shown import shown_by_report
 
 _COMPRESSED = {DPQ.name: "product-quantised", ANT.name: "made of anchors", TT.name: "a tensor train"}
 
 
+@shown_by_report
 class CompressedModule(NamedTuple):
     """A copy of a module, and what became of its tables."""
 
@@ -30,6 +32,7 @@ class CompressedModule(NamedTuple):
     report: CompressReport
 
 
+@shown_by_report
 class CompressedProgram(NamedTuple):
     """A copy of a program, and what became of its tables."""
 
@@ -37,6 +40,7 @@ class CompressedProgram(NamedTuple):
     report: CompressReport
 
 
+@shown_by_report
 class CompressedFile(NamedTuple):
     """A file that was written for a runtime, and what became of the tables of the one it was made from."""
 

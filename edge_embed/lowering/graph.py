@@ -75,7 +75,7 @@ class TableReport:
     uses: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoweredProgram:
     """A program over packed tables.
 
@@ -88,6 +88,11 @@ class LoweredProgram:
     program: Program
     tables: dict[str, Packed]
     reports: tuple[TableReport, ...]
+
+    def __repr__(self) -> str:
+        """A line a table, without its numbers."""
+        lines = (f"{report.name}: {self.tables.get(report.name, report.reason)}" for report in self.reports)
+        return "\n".join(("LoweredProgram", *lines))
 
     def zero_tables(self) -> list[str]:
         """Names of the tables of which all rows are zero."""

@@ -29,6 +29,8 @@ def check_id_range(ids: Tensor, num_embeddings: int) -> None:
     """
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
         return
+    while torch._C._functorch.is_functorch_wrapped_tensor(ids):  # of `torch.vmap`: those of all samples
+        ids = torch._C._functorch.get_unwrapped(ids)
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= num_embeddings:
         wrong = lowest if lowest < 0 else highest

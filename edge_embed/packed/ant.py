@@ -24,7 +24,7 @@ from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, entries_of, red
 _NAMES = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PackedANT(PackedTable):
     """An ANT table as five arrays.
 

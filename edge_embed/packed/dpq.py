@@ -27,7 +27,7 @@ from edge_embed.packed.sizes import check_count
 _RARE_TENSORS = ("value_scales", "row_scale_codes", "row_scales")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PackedDPQ(PackedTable):
     """A DPQ table as two arrays, three where values are int8, and two more where rows have scales.
 

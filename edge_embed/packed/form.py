@@ -145,6 +145,11 @@ class Packed(Protocol):
 class PackedTable(ABC):
     """What follows from the sizes of a packed table, the same for every method."""
 
+    def __repr__(self) -> str:
+        """Sizes, without the numbers."""
+        size = f"{self.shape.num_embeddings} x {self.embedding_dim}, {self.nbytes:,} bytes"
+        return f"{type(self).__name__}({size}, {self.compression_ratio:.1f}x)"
+
     @property
     @abstractmethod
     def shape(self) -> TableShape:

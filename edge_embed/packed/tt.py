@@ -23,7 +23,7 @@ from edge_embed.packed.segments import BLOCK_NUMBERS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PackedTT(PackedTable):
     """A tensor-train or tensor-ring table as its cores.
 

@@ -1,8 +1,9 @@
-"""What makes a function pleasant to call by hand: bars by default, and a hint for a keyword that is mistyped."""
+"""What makes a function pleasant to call by hand: bars by default, a hint for a keyword that is mistyped, threads."""
 
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
+from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 from edge_embed.errors import suggested
@@ -24,11 +25,17 @@ class _Bars:
 
 BARS = _Bars()
 
+# torch's tracer and exporter change modules, operators, stderr and filters of warnings for the whole process.
+_ONE_AT_A_TIME = RLock()
+
 
 def interactive(function: Callable[P, T]) -> Callable[P, T]:
-    """Let ``progress`` be bars where it is `BARS`; say what a keyword that is not known may have meant."""
+    """Let ``progress``, if it has one, be bars where it is `BARS`; say what an unknown keyword may have meant.
+
+    Such functions run one at a time: calls of other threads wait.
+    """
     parameters = signature(function).parameters
-    place = list(parameters).index("progress")
+    place = list(parameters).index("progress") if "progress" in parameters else None
     takes_more = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
 
     @wraps(function)
@@ -37,9 +44,10 @@ def interactive(function: Callable[P, T]) -> Callable[P, T]:
             if name not in parameters and not takes_more:
                 hint = suggested(name, parameters).rstrip() or f"expected one of {', '.join(parameters)}"
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {hint}")
-        if len(args) > place or given.get("progress", BARS) is not BARS:
-            return function(*args, **given)
-        with bars() as progress:
-            return function(*args, **{**given, "progress": progress})
+        with _ONE_AT_A_TIME:
+            if place is None or len(args) > place or given.get("progress", BARS) is not BARS:
+                return function(*args, **given)
+            with bars() as progress:
+                return function(*args, **{**given, "progress": progress})
 
     return called

@@ -2,10 +2,13 @@
 
 import io
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.table import Table
+
+T = TypeVar("T")
 
 FILE_WIDTH = 120  # of tables in logs, files and notebooks, which have no width of their own
 _PAGE = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
@@ -29,7 +32,7 @@ class Shown:
     def __str__(self) -> str:
         """As text of 120 columns, without colours."""
         text = io.StringIO()
-        self.show(Console(file=text, width=FILE_WIDTH))
+        self.show(Console(file=text, width=FILE_WIDTH, force_jupyter=False))
         return text.getvalue().rstrip()
 
     def __repr__(self) -> str:
@@ -40,6 +43,17 @@ class Shown:
         console = Console(file=io.StringIO(), width=FILE_WIDTH, record=True, force_jupyter=False)
         self.show(console)
         return console.export_html(inline_styles=True, code_format=_PAGE)
+
+
+def shown_by_report(kind: type[T]) -> type[T]:
+    """Let a result that has a `Shown` as its ``report`` print as that, and not its model number by number."""
+    shown: dict[str, Callable[[Any], str]] = {
+        "__repr__": lambda result: repr(result.report),
+        "_repr_html_": lambda result: result.report._repr_html_(),
+    }
+    for name, function in shown.items():
+        setattr(kind, name, function)
+    return kind
 
 
 class FoldedTable(Table):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from edge_embed.errors import BadInputError
+from edge_embed.files import checked_path
 
 # Tables are compared bit by bit; tolerance is for the rest of the model, which computes in float32 with another
 # order of summation. A dot product of 1,000 to 10,000 terms is then off by 1e-6 to 1e-5 of its terms, and a few
@@ -76,8 +77,8 @@ class ValidationOptions:
     """How to validate.
 
     Attributes:
-        atol: absolute tolerance of the model's outputs.
-        rtol: relative tolerance of the model's outputs.
+        atol: absolute tolerance of the model's outputs: a number, or one for each by its name.
+        rtol: relative tolerance of the model's outputs, alike.
         seed: of ids, inputs and the order of measurements.
         iterations: measured rounds per latency figure; 0 measures none.
         warmup: rounds before them.
@@ -111,11 +112,15 @@ class ValidationOptions:
     changed_after_export: bool = False
 
     def __post_init__(self) -> None:
+        for name, read in _READ.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, read(name, value))
         for name in ("seed", "iterations", "warmup", "more_cases"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise BadInputError(f"{name}: got {value!r}, expected an integer of at least 0")
-        if not 0 < self.time_limit < math.inf:
+        limit = self.time_limit
+        if not isinstance(limit, int | float) or isinstance(limit, bool) or not 0 < limit < math.inf:
             raise BadInputError(f"time_limit: got {self.time_limit!r}, expected a number of seconds above 0")
 
     @classmethod
@@ -133,11 +138,7 @@ class ValidationOptions:
         Raises:
             BadInputError: if one of them is impossible.
         """
-        read: dict[str, Callable[[Any], Any]] = {"targets": _names}
-        read |= dict.fromkeys(("atol", "rtol"), Tolerance.of_numbers)
-        read |= dict.fromkeys(("inputs", "save_inputs", "save_worst", "tokenizer"), Path)
-        found: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-        return replace(self, **{name: read[name](value) if name in read else value for name, value in found.items()})
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def for_weights(self, half: bool) -> Self:
         """With the tolerances that were not given: those for weights of which some are float16, or none."""
@@ -156,5 +157,23 @@ class ValidationOptions:
                 raise BadInputError(f"tolerance for {output!r}: expected one of the outputs {', '.join(known)}")
 
 
-def _names(value: str | Iterable[str]) -> tuple[str, ...]:
+def _names(name: str, value: str | Iterable[str]) -> tuple[str, ...]:
+    if not isinstance(value, Iterable):
+        raise BadInputError(f"{name}: got {value!r:.80}, expected names such as ['portable']")
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _tolerance(_name: str, value: float | Mapping[str, float] | Tolerance) -> Tolerance:
+    return Tolerance.of_numbers(value)
+
+
+# What Python may give for an option, as the option holds it.
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    "atol": _tolerance,
+    "rtol": _tolerance,
+    "targets": _names,
+    "inputs": checked_path,
+    "save_inputs": checked_path,
+    "save_worst": checked_path,
+    "tokenizer": checked_path,
+}

@@ -175,6 +175,20 @@ def test_rings_are_the_trace(order, least):
     np.testing.assert_allclose(layer(torch.arange(12)).detach().numpy(), table, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("order", FLAT)
+@pytest.mark.parametrize("ranks", [[2, 3, 2], [1, 3, 1]])
+def test_rings_of_libraries_that_have_trains_alone_are_refused(order, ranks):
+    cores = held(drawn([5, 4], [3, 2], ranks), order)  # with ranks 2, 3, 2 they could be a train of rank 6
+    with pytest.raises(BadInputError, match=f"order: got '{order}' for a ring.* TTEmbedding.from_cores takes"):
+        TREmbedding.from_cores(cores, 20, order=order, col_shape=[3, 2])
+
+
+def test_cores_of_two_tables_are_refused():
+    cores = [core.expand(2, -1, -1) for core in held(drawn([3, 4], [2, 3], [1, 2, 1]), "fbtt")]
+    with pytest.raises(BadInputError, match=r"expected those of one table with order 'fbtt': give \[core\[t\] for"):
+        TTEmbedding.from_cores(cores, 12, order="fbtt", col_shape=[2, 3])
+
+
 @pytest.mark.parametrize("order", ["tt-pytorch", "hetu"])
 def test_an_order_of_rows_is_of_ids_in_the_numbering_of_the_library(order):
     cores = drawn([3, 4, 2], [2, 1, 3], [1, 2, 3, 1])
@@ -195,9 +209,16 @@ def test_cores_of_one_table_may_have_its_axis_in_front():
 @pytest.mark.parametrize(
     ("order", "cores", "rows", "more", "message"),
     [
-        ("hetu", "hetu", 23, {"col_shape": [2, 1, 3]}, "num_embeddings: got 23 with order 'hetu', expected 24"),
+        (
+            "hetu",
+            "hetu",
+            23,
+            {"col_shape": [2, 1, 3]},
+            "got 23 with order 'hetu'.*: give 24, and look up the first 23",
+        ),
         ("tt-pytorch-rows", "paper", 20, {}, "expected 24, the product of I, as its ids are spread"),
         ("C", "paper", 24, {}, "order: got 'C', expected one of edge-embed, paper, tt-pytorch"),
+        ("tltorh", "paper", 24, {}, r"got 'tltorh', did you mean 'tltorch'\? expected one of"),
         (
             "fbtt",
             "fbtt",

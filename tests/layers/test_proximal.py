@@ -159,6 +159,20 @@ def test_plain_threshold_is_the_rate_times_the_penalty_for_all_entries(kind):
     assert pickle.loads(pickle.dumps(optimizer)).threshold == "plain"
 
 
+def test_plain_threshold_has_the_rate_of_the_group_of_the_table():
+    model, bare = Model(), Model()
+
+    def grouped(model: Model) -> torch.optim.Optimizer:
+        table = [{"params": list(model.table.parameters()), "lr": 0.3}]
+        others = [weight for name, weight in model.named_parameters() if not name.startswith("table")]
+        return torch.optim.Adam([{"params": others or [nn.Parameter(torch.zeros(1))], "lr": 0.01}, *table], eps=1e-3)
+
+    run(model, ProximalOptimizer(grouped(model), model, PENALTY, threshold="plain"), 1)
+    run(bare, grouped(bare), 1)
+    wanted = (bare.table.transform - 0.3 * PENALTY).clamp(min=0)
+    torch.testing.assert_close(model.table.transform, wanted, rtol=0, atol=1e-15)
+
+
 def test_a_threshold_that_there_is_not_is_refused():
     model = Model()
     with pytest.raises(BadInputError, match='threshold must be "adaptive" or "plain", got \'soft\''):

@@ -246,3 +246,39 @@ def test_impossible_options_are_refused(options, message):
     for take in (layer.regularization_loss, lambda **given: regularization_loss(layer, **given)):
         with pytest.raises(BadInputError, match=message):
             take(**options)
+
+
+@pytest.mark.parametrize("commitment", [0.0, 0.25])
+@pytest.mark.parametrize("use", ["look-up", "head"])
+def test_functional_call_teaches_the_parameters_that_it_was_given(use, commitment):
+    layer = make()
+    model = layer if use == "look-up" else edge_embed.TiedOutput(layer)
+    inputs = IDS if use == "look-up" else torch.zeros(2, D)
+    prefix = "" if use == "look-up" else "embedding."
+    given = {name: torch.randn_like(weight).requires_grad_() for name, weight in layer.named_parameters()}
+    torch.func.functional_call(model, {prefix + name: weight for name, weight in given.items()}, (inputs,))
+    layer.regularization_loss(commitment=commitment).backward()
+
+    other = make()
+    other.load_state_dict(given, strict=False)
+    (other if use == "look-up" else edge_embed.TiedOutput(other))(inputs)
+    other.regularization_loss(commitment=commitment).backward()
+    assert layer.value.grad is None
+    torch.testing.assert_close(given["value"].grad, other.value.grad)
+    assert (given["query"].grad is None) == (commitment == 0)
+
+
+def test_passes_of_torch_func_leave_nothing_behind():
+    layer = make()
+    given = {name: weight.detach() for name, weight in layer.named_parameters()}
+    torch.func.grad(lambda weights: torch.func.functional_call(layer, weights, (IDS,)).sum())(given)
+    with pytest.warns(UserWarning, match=r"no training pass .* transforms of torch.func"):
+        assert layer.regularization_loss() == 0
+
+
+def test_compiled_moving_averages_keep_no_passes():
+    layer = make(ema_decay=0.9)
+    compiled = torch.compile(layer, backend="eager")
+    for _ in range(3):
+        compiled(IDS)
+    assert layer._passes == ()  # nobody takes their loss: they would stay for ever

@@ -2,6 +2,9 @@
 
 import inspect
 import io
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -40,6 +43,16 @@ def test_text_and_page_are_what_the_command_line_shows(reports, name, words):
     assert "\x1b" not in str(report)
     assert page.startswith("<pre")
     assert not any(f"{kind}(" in str(report) for kind in ("Report", "Trial", "TableInfo"))  # no dataclass
+
+
+def test_a_notebook_shows_a_page_once(reports, monkeypatch):
+    shown = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *page: shown.append(page))
+    for report in reports.values():
+        assert report._repr_html_().startswith("<pre")
+        assert str(report)
+    assert not shown  # what the notebook shows is what is returned
 
 
 def test_names_of_files_are_no_markup_in_a_page(tmp_path):
@@ -102,6 +115,39 @@ def test_progress_is_bars_on_a_terminal_and_nothing_elsewhere(monkeypatch):
     mine = lambda *step: seen.append(step)  # noqa: E731
     work(progress=mine)
     assert seen[-2:] == [("table", 1, 2), mine]
+
+
+def test_results_that_hold_a_model_print_their_report(tmp_path):
+    model = nn.Sequential(nn.Embedding(400, 8), nn.Linear(8, 2))
+    path = edge_embed.save(model, tmp_path / "m.pt", torch.tensor([1, 2]))
+    for result in (edge_embed.compress(model, "rows", bits=4), edge_embed.compress(path, "rows", bits=4)):
+        assert repr(result) == str(result.report)
+        assert result._repr_html_() == result.report._repr_html_()
+        assert result == (result.model, result.report)  # still a tuple
+
+
+@pytest.mark.parametrize("layer", [edge_embed.DPQEmbedding(400, 8, 4, 4), edge_embed.ANTEmbedding(400, 8, 5)])
+def test_packed_tables_print_their_sizes(layer):
+    packed = layer.to_packed()
+    assert repr(packed).startswith(f"{type(packed).__name__}(400 x 8, {packed.nbytes:,} bytes, ")
+    assert "array" not in repr(packed)
+    lowered = edge_embed.lower(nn.Sequential(layer), torch.tensor([1]))
+    assert repr(lowered).splitlines() == ["LoweredProgram", f"0: {packed}"]
+
+
+def test_calls_of_several_threads_wait_for_one_another(tmp_path):
+    model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4), nn.Linear(8, 2))
+    streams, filters = (sys.stdout, sys.stderr), list(warnings.filters)
+
+    def write(number: int) -> bytes:
+        path = edge_embed.save(model, tmp_path / f"{number}.pt", torch.tensor([1]))
+        edge_embed.export(path, "onnx", tmp_path / f"{number}.onnx", open=False)
+        return (tmp_path / f"{number}.onnx").read_bytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(write, range(4)))) == 1
+    assert (sys.stdout, sys.stderr) == streams
+    assert warnings.filters == filters
 
 
 def test_a_bare_report_shows_nothing():

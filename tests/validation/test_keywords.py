@@ -1,5 +1,6 @@
 """Options of `edge_embed.validate` as keywords."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,60 @@ def test_a_mistyped_option_says_which_one_was_meant(files):
         edge_embed.validate(*files, iteration=3)
     with pytest.raises(BadInputError, match="iterations: got -1, expected an integer of at least 0"):
         edge_embed.validate(*files, iterations=-1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("load_inputs", "inputs"), ("cases", "more_cases"), ("target", "targets")]
+)
+def test_a_name_of_the_command_line_says_which_keyword_it_is(files, wrong, meant):
+    with pytest.raises(TypeError, match=rf"argument '{wrong}': did you mean '{meant}'\?"):
+        edge_embed.validate(*files, **{wrong: 3})
+
+
+def test_every_keyword_reaches_the_options(files, monkeypatch):
+    seen = []
+    monkeypatch.setattr("edge_embed.workflow.validate_file", lambda *given: seen.append(given[3]))
+    values = {"atol": 1e-3, "rtol": {"output": 1e-2}, "seed": 5, "iterations": 2, "warmup": 1, "more_cases": 4}
+    values |= {"inputs": "i.npz", "save_inputs": "s.npz", "save_worst": "w.npz", "force": True, "tokenizer": "t.json"}
+    values |= {"targets": ["portable"], "time_limit": 7.5, "changed_after_export": True}
+    assert set(values) == {field.name for field in dataclasses.fields(edge_embed.ValidationOptions)}
+    edge_embed.validate(*files, **values)
+    edge_embed.validate(*files, options=edge_embed.ValidationOptions(**values))
+    assert seen[0] == seen[1]
+    assert seen[0].atol.default == 1e-3
+    assert seen[0].rtol.by_output == {"output": 1e-2}
+    for name, value in values.items():
+        if name not in ("atol", "rtol"):
+            assert getattr(seen[0], name) in (value, Path(str(value)), ("portable",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_limit": "5"}, "time_limit: got '5', expected a number of seconds"),
+        ({"inputs": 3}, "inputs: got 3, expected the path of a file"),
+        ({"targets": 3}, "targets: got 3, expected names"),
+        ({"atol": "high"}, "tolerance: got 'high'"),
+        ({"options": {"seed": 1}}, "options: got a dict, expected edge_embed.ValidationOptions"),
+    ],
+)
+def test_impossible_options_are_refused_by_name(files, options, message):
+    with pytest.raises(BadInputError, match=message):
+        edge_embed.validate(*files, **options)
+    if "options" not in options:
+        with pytest.raises(BadInputError, match=message):
+            edge_embed.ValidationOptions(**options)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"m.onnx"])
+def test_arguments_that_are_no_paths_are_refused_by_name(files, value, tmp_path):
+    expected = "expected the path of a file"
+    with pytest.raises(BadInputError, match=f"exported: got .*, {expected}"):
+        edge_embed.validate(files[0], value)
+    with pytest.raises(BadInputError, match=f"output: got .*, {expected}"):
+        edge_embed.export(files[0], "onnx", value)
+    with pytest.raises(BadInputError, match=f"path: got .*, {expected}"):
+        edge_embed.inspect(value)
+    if value is not None:
+        with pytest.raises(BadInputError, match=f"budget: got .*, {expected}"):
+            edge_embed.check(*files, budget=value)
