@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
+from edge_embed.program.causal_masks import masks_not_compared
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.failures import explained
 from edge_embed.program.module_checks import check_inputs, check_module
@@ -88,18 +89,41 @@ def write_archive(
         "dimensions": dimension_names or chosen,
         "outputs": _output_names(program) if output_names is None else list(output_names),
     }
-    _own_empty(program)
+    _own_memory(program)
     with _torch_quiet():
         torch.export.save(program, file, extra_files={EXTRA: json.dumps(extra, ensure_ascii=False)})
 
 
-def _own_empty(program: ExportedProgram) -> None:
-    """Give tensors without numbers a memory of their own: torch 2.13 fails to save those that are part of another's."""
-    for tensors in (program.state_dict, program.constants):
+def _own_memory(program: ExportedProgram) -> None:
+    """Give weights that are part of a larger memory one of their own: torch 2.13 writes all of that memory, or fails.
+
+    Equal parts stay one tensor. A part of a weight that is written whole stays a part of it.
+    """
+    held = (program.state_dict, program.constants)
+    weights = [tensor for tensors in held for tensor in tensors.values() if isinstance(tensor, Tensor)]
+    whole = {_address(tensor) for tensor in weights if tensor.numel() and not _is_part(tensor)}
+    copies: dict[Any, Tensor] = {}
+    for tensors in held:
         for name, tensor in tensors.items():
-            if isinstance(tensor, Tensor) and not tensor.numel():
-                own = tensor.detach().new_empty(tensor.shape)
-                tensors[name] = nn.Parameter(own, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else own
+            if not isinstance(tensor, Tensor) or not _is_part(tensor):
+                continue
+            if tensor.numel() and _address(tensor) in whole:
+                continue
+            at = (_address(tensor), tensor.storage_offset(), tensor.dtype, tensor.shape, tensor.stride())
+            part = at if tensor.numel() else name
+            own = copies.setdefault(part, tensor.detach().clone())
+            tensors[name] = nn.Parameter(own, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else own
+
+
+def _is_part(tensor: Tensor) -> bool:
+    """Whether the tensor has no number, or its memory has others."""
+    if tensor.layout is not torch.strided:
+        return False
+    return not tensor.numel() or tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
 
 
 @contextmanager
@@ -149,7 +173,7 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
-    args, kwargs = _distinct(args, kwargs)
+    args, kwargs = _apart(args, kwargs)
     is_shaped = dynamic_shapes is not None
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
@@ -157,7 +181,10 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
 
     def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-        with sizes_of_one, opaque_recurrence(), _torch_quiet(), _named_failure(model, is_shaped):
+        with ExitStack() as stack:
+            for context in (sizes_of_one, opaque_recurrence(), masks_not_compared(), _torch_quiet()):
+                stack.enter_context(context)
+            stack.enter_context(_named_failure(model, is_shaped))
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 
     with _eval_mode(model):
@@ -175,12 +202,16 @@ def _named_failure(model: nn.Module, is_shaped: bool = False) -> Iterator[None]:
         raise BadInputError(explained(error, type(model).__name__, is_shaped)) from error
 
 
-def _distinct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copies of tensors that are given twice: torch.export would take both inputs for one, silently."""
+def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs of which each has a memory of its own.
+
+    ``torch.export`` would take a tensor that is given twice for one input, silently, and write all of a data set for
+    a slice of it.
+    """
     seen: set[int] = set()
 
     def once(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or id(leaf) not in seen:
+        if not isinstance(leaf, Tensor) or (id(leaf) not in seen and not _is_part(leaf)):
             seen.add(id(leaf))
             return leaf
         return leaf.clone()

@@ -144,6 +144,22 @@ CASES: dict[str, Callable[[], nn.Module]] = {
         ),
         encoder=encoder(norm_first=True, activation="gelu"),
     ),
+    "transformer with a mask": lambda: Net(
+        lambda net, x: net.encoder(
+            net.table(x), mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        ),
+        encoder=encoder(),
+    ),
+    "transformer with a window": lambda: Net(
+        lambda net, x: net.encoder(net.table(x), mask=torch.ones(x.shape[1], x.shape[1]).triu(2).bool()),
+        encoder=encoder(norm_first=True),
+    ),
+    "decoder with a mask": lambda: Net(
+        lambda net, x: net.decoder(
+            net.table(x), net.table(x), tgt_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        ),
+        decoder=nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1),
+    ),
     "attention": lambda: Net(attention, attention=nn.MultiheadAttention(8, 2, batch_first=True)),
     "split": lambda: Net(split),
     "half": lambda: Net(half, small=nn.Linear(8, 8).half(), brain=nn.Linear(8, 8).bfloat16()),
