@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
 from edge_embed.exporters.onnx.bodies import METHODS, OPERATORS, needed_bodies
+from edge_embed.exporters.onnx.dense_bag import DENSE_BAGS
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import (
@@ -162,7 +163,7 @@ def _add_function(model: ir.Model, operator: OnnxOperator, count: int, memory_by
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
-    program, table = lowered.program, TRANSLATIONS | _translations()
+    program, table = lowered.program, TRANSLATIONS | DENSE_BAGS | _translations()
     try:
         with _quiet():
             exported = torch.onnx.export(

@@ -206,6 +206,8 @@ class OnnxOperator:
             inputs = [*arguments[: self.num_leading], *tensors]
             like = inputs[_FORMS[self.use].like]
             given = [_empty(like) if value is None else value for value in inputs]
+            if self.use == "bag":
+                given[2] = _weights(given[2], like)
             return self._node(len(tensors))(*given, **self.attributes(*arguments))
 
         return translate
@@ -231,5 +233,14 @@ class OnnxOperator:
 
 def _empty(like: Any) -> Any:
     """An empty tensor in the float type of another."""
-    kind = np.float16 if like.dtype == ir.DataType.FLOAT16 else np.float32
-    return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, kind)))
+    return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, _row_type(like).numpy())))
+
+
+def _weights(weights: Any, like: Any) -> Any:
+    """Sample weights in the type of the rows, which the node takes alone, as a table may be stored in another float."""
+    kind = _row_type(like)
+    return weights if weights.dtype in (kind, None) else opset18.Cast(weights, to=int(kind))
+
+
+def _row_type(like: Any) -> ir.DataType:
+    return ir.DataType.FLOAT16 if like.dtype == ir.DataType.FLOAT16 else ir.DataType.FLOAT

@@ -1,0 +1,95 @@
+"""Bags of a dense table in standard ONNX operators.
+
+    weight [n, d], ids [N], offsets [B] or [B + 1]  ->  bags [B, d]
+
+torch's exporter writes a loop over the bags, in which names and order differ from one process to the next. Here rows
+are scattered to the row of their bag, as in `edge_embed.exporters.onnx.bag`: rows of padding go behind the last bag,
+sums are taken in float64, and ``Gather`` refuses offsets that do not begin at 0, that fall, or that lie behind the ids.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnxscript import opset18
+
+op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
+
+_FLOAT, _DOUBLE, _INT64 = (int(kind) for kind in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64))
+_MEAN, _MAX = 1, 2
+
+
+def _bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """``aten::embedding_bag``; of its four results only the bags, which a model takes, are meant."""
+    begin = op.Cast(offsets, to=_INT64)
+    if include_last_offset:
+        begin = op.Slice(begin, [0], [-1], [0])
+    count = op.Shape(indices)
+    places = op.Add(op.Shape(begin), _nothing(begin, count))  # [1]: B, which padding has for its bag
+    target = _targets(begin, count, places)
+    if padding_idx is not None:
+        padding_idx += weight.shape[0] if padding_idx < 0 else 0
+        is_padding = op.Equal(op.Cast(indices, to=_INT64), op.Constant(value_int=padding_idx))
+        target = op.Where(is_padding, places, target)
+    rows = op.Gather(weight, indices)
+    if per_sample_weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(per_sample_weights, [1]))
+    return op.CastLike(_reduced(rows, target, places, mode), weight), *(op.Identity(offsets) for _ in range(3))
+
+
+def _nothing(begin: Any, count: Any) -> Any:
+    """int64 [1]: 0, or an error of ``Gather`` where the offsets are none."""
+    bounds = op.Concat(begin, count, axis=0)
+    falls = op.Less(op.Slice(bounds, [1], [2**63 - 1], [0]), begin)
+    num_falls = op.ReduceSum(op.Cast(falls, to=_INT64), [0], keepdims=1)
+    return op.Gather([0], op.Add(num_falls, op.Abs(op.Gather(bounds, [0]))))
+
+
+def _targets(begin: Any, count: Any, places: Any) -> Any:
+    """int64 [N]: the bag of each position, which is how many begin there or before, less one."""
+    none = op.Expand(op.Constant(value_int=0), op.Add(count, [1]))
+    begins = op.ScatterElements(none, begin, op.Expand(op.Constant(value_int=1), places), axis=0, reduction="add")
+    begun = op.Slice(op.CumSum(begins, op.Constant(value_int=0)), [0], count, [0])
+    return op.Sub(begun, [1])
+
+
+def _reduced(rows: Any, target: Any, places: Any, mode: int) -> Any:
+    """[B, d] from rows [N, d]; empty bags are zero."""
+    targets = op.Expand(op.Unsqueeze(target, [1]), op.Shape(rows))
+    counts_shape = op.Add(places, [1])
+    ones = op.Expand(op.Constant(value_float=1.0), op.Shape(target))
+    none = op.Expand(op.Constant(value_float=0.0), counts_shape)
+    counted = op.ScatterElements(none, target, ones, axis=0, reduction="add")
+    counts = op.Unsqueeze(op.Slice(counted, [0], places, [0]), [1])  # [B, 1]
+    shape = op.Concat(counts_shape, op.Shape(rows, start=1), axis=0)  # [B + 1, d], padding last
+    if mode == _MAX:
+        lowest = op.Expand(op.Constant(value_float=float("-inf")), shape)
+        most = op.ScatterElements(lowest, targets, op.Cast(rows, to=_FLOAT), axis=0, reduction="max")
+        zero = op.Constant(value_float=0.0)
+        return op.Where(op.Equal(counts, zero), zero, op.Slice(most, [0], places, [0]))
+    zeros = op.Expand(op.Cast(op.Constant(value_float=0.0), to=_DOUBLE), shape)
+    summed = op.ScatterElements(zeros, targets, op.Cast(rows, to=_DOUBLE), axis=0, reduction="add")
+    sums = op.Slice(summed, [0], places, [0])
+    if mode == _MEAN:
+        sums = op.Div(sums, op.Cast(op.Max(counts, op.Constant(value_float=1.0)), to=_DOUBLE))
+    return op.Cast(sums, to=_FLOAT)
+
+
+_ATEN = torch.ops.aten
+
+DENSE_BAGS: dict[Callable[..., Any], Callable[..., Any]] = {
+    _ATEN.embedding_bag.default: _bag,
+    _ATEN.embedding_bag.padding_idx: _bag,
+}
+"""For ``torch.onnx.export``, by torch operator."""

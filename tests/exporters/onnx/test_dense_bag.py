@@ -1,0 +1,106 @@
+"""Models with a dense `torch.nn.EmbeddingBag` beside a compressed table."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edge_embed
+
+_IDS = torch.tensor([3, 0, 5, 5, 19, 0, 0, 7])
+_OFFSETS = torch.tensor([0, 3, 3, 5, 7])  # one bag is empty, one holds padding alone
+
+
+class _Model(nn.Module):
+    def __init__(self, weighted: bool = False, **options: object) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = edge_embed.DPQEmbedding(20, 4, num_codes=4, num_groups=2)
+        self.bag = nn.EmbeddingBag(20, 6, **options)  # type: ignore[arg-type]
+        self.weighted = weighted
+
+    def forward(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        bags = self.bag(ids, offsets, weights if self.weighted else None)
+        return self.words(ids), bags + 0 * weights.sum()
+
+
+def _export(model: nn.Module, path: Path, offsets: Tensor = _OFFSETS) -> tuple[Tensor, Tensor, Tensor]:
+    example = (_IDS, offsets, torch.linspace(-1, 1, len(_IDS)))
+    edge_embed.export(model.eval(), "onnx", path, example)
+    return example
+
+
+@pytest.mark.parametrize("padding_idx", [None, 0, -1])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_export_with_dense_bag_gives_the_bags_of_torch(tmp_path: Path, mode: str, padding_idx: int | None) -> None:
+    model = _Model(mode=mode, padding_idx=padding_idx)
+    _export(model, tmp_path / "m.onnx")
+    session = edge_embed.create_session(tmp_path / "m.onnx")
+    for ids, offsets in ((_IDS, _OFFSETS), (torch.tensor([19, 1]), torch.tensor([0, 2])), (_IDS[:0], _OFFSETS[:1])):
+        feeds = {"ids": ids, "offsets": offsets, "weights": torch.ones(len(ids))}
+        bags = session.run(None, {name: value.numpy() for name, value in feeds.items()})[1]
+        assert np.allclose(bags, model(**feeds)[1].detach(), atol=1e-6)
+
+
+def test_export_with_weighted_dense_bag_and_last_offset_gives_the_bags_of_torch(tmp_path: Path) -> None:
+    model = _Model(weighted=True, mode="sum", include_last_offset=True)
+    example = _export(model, tmp_path / "m.onnx", torch.tensor([0, 3, 3, 8]))
+    feeds = dict(zip(("ids", "offsets", "weights"), (value.numpy() for value in example), strict=True))
+    bags = edge_embed.create_session(tmp_path / "m.onnx").run(None, feeds)[1]
+    assert np.allclose(bags, model(*example)[1].detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("offsets", [[1, 3], [0, 5, 3], [0, 9]])
+def test_session_with_dense_bag_and_wrong_offsets_raises(tmp_path: Path, offsets: list[int]) -> None:
+    _export(_Model(mode="sum"), tmp_path / "m.onnx")
+    feeds = {"ids": _IDS.numpy(), "offsets": np.array(offsets), "weights": np.ones(8, np.float32)}
+    with pytest.raises(Exception, match="out of"):
+        edge_embed.create_session(tmp_path / "m.onnx").run(None, feeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_export_with_dense_bag_gives_the_same_bytes_in_each_process(tmp_path: Path, mode: str) -> None:
+    edge_embed.save(_Model(mode=mode).eval(), tmp_path / "m.pt", (_IDS, _OFFSETS, torch.ones(8)))
+    written = set()
+    for seed in ("1", "2", "3"):
+        main = [sys.executable, "-c", "from edge_embed.cli import main; main()"]
+        command = [*main, "export", str(tmp_path / "m.pt"), "--target", "onnx", "--force", "--no-open", "-q"]
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "deduplication" not in done.stderr
+        written.add((tmp_path / "m.onnx").read_bytes())
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", ["dpq", "tt"])
+def test_export_of_compressed_weighted_bag_in_float16_takes_the_weights_of_the_model(
+    tmp_path: Path, method: str, kind: torch.dtype
+) -> None:
+    class Weighted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(200, 16, mode="sum", dtype=kind)
+
+        def forward(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+            return self.bag(ids, offsets, weights).float()
+
+    example = {"ids": _IDS, "offsets": _OFFSETS, "weights": torch.linspace(-1, 1, 8, dtype=kind)}
+    edge_embed.save(Weighted().eval(), tmp_path / "m.pt", example)
+    sizes = {"num_codes": 16, "num_groups": 8} if method == "dpq" else {"rank": 4}
+    edge_embed.compress(tmp_path / "m.pt", method, value_type="float16", output=tmp_path / "s.pt", **sizes)
+    edge_embed.export(tmp_path / "s.pt", "onnx", tmp_path / "s.onnx")
+    feeds = {name: value.numpy() for name, value in example.items()}
+    outputs = [
+        edge_embed.create_session(tmp_path / "s.onnx", portable=portable).run(None, feeds)[0]
+        for portable in (False, True)
+    ]
+    assert np.allclose(*outputs, atol=1e-2)
+    assert np.abs(outputs[0]).max() > 0
