@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.calls import numbers, operator_name
 from edge_embed.exporters.tflite.cleared import DenseTensors
@@ -83,12 +84,17 @@ def replace_in(
     tflite_table: str,
     force: bool,
     texts: Mapping[str, str] = MappingProxyType({}),
+    on_written: OnWritten = keep_unopened,
 ) -> Mapping[str, Layout]:
-    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata."""
+    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata.
+
+    ``on_written`` is told the path of the complete file before it gets its name; an error leaves nothing.
+    """
     content, layouts = packed_content(file, tables, tflite_table, texts)
     with new_file(output, force=force) as temporary:
         temporary.write_bytes(content)
         _attach(file, temporary)
+        on_written(temporary)
     return layouts
 
 
