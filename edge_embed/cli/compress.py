@@ -116,7 +116,8 @@ def compress(
     ):
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
-        wanted |= {"open": not no_open, "budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
+        wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}
+        wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
     out.remarks(report.source.lines())

@@ -61,7 +61,8 @@ def _tables(file: ForeignFile) -> Iterator[FoundTable]:
     for name, table in file.found.items():
         reason = _why_it_stays(table)
         weight = torch.zeros(1).expand(table.shape) if reason else torch.from_numpy(table.rows)
-        yield FoundTable(name, weight, None, len(table.lookups), True, reason, held_bytes=table.held_bytes)
+        uses = len(table.lookups) + len(table.heads)
+        yield FoundTable(name, weight, None, uses, True, reason, held_bytes=table.held_bytes)
 
 
 def _why_it_stays(table: ForeignTable) -> str:
