@@ -6,7 +6,7 @@ BATCH_MATMUL      hidden [*, d], table [d, n], or the transpose of [n, d]  ->  [
 Hidden states and results are float32. The table may have axes of size 1 in front, no more than the hidden states have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def _batch_matmul(graph: Any, operator: Any, origin: Origin, hidden: int, ranks:
     return Head(operator, origin, ranks[0] - (2 if options.adjY else 1), hidden, True)
 
 
-_KINDS: Mapping[str, Any] = {"FULLY_CONNECTED": _fully_connected, "BATCH_MATMUL": _batch_matmul}
+_KINDS: Mapping[str, Callable[..., Head | None]] = {"FULLY_CONNECTED": _fully_connected, "BATCH_MATMUL": _batch_matmul}
 
 
 def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, layout: str) -> tuple[Tensor, str | None]:
