@@ -175,6 +175,7 @@ class Wanted(TypedDict, total=False):
     bits: int | None
     value_type: str | None
     weight_type: str | None
+    open: bool
 
 
 @overload
@@ -214,6 +215,7 @@ def compress(
     bits: int | None = None,
     value_type: str | None = None,
     weight_type: str | None = None,
+    open: bool = True,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Put compressed tables in the place of dense ones, in a model that is trained already.
 
@@ -255,6 +257,7 @@ def compress(
         bits: in place of a goal: of each number, 2 to 8 (rows).
         value_type: with sizes: type of stored values, as of ``freeze`` of the layers.
         weight_type: with sizes: type of the weights of ant.
+        open: of an ONNX or TFLite file: open what is written once, as `export` does, before it gets its name.
 
     Returns:
         ``model``: a copy with compressed layers (frozen, unless they are trainable), a program for `export`, or the
@@ -262,7 +265,8 @@ def compress(
 
     Raises:
         BadInputError: if what is wanted is not clear, a name is of no table, or no table is worth it or can be replaced
-            (the reasons are named), or a table holds what float32 cannot; or the group is not of gloo.
+            (the reasons are named), or a table holds what float32 cannot, or the runtime does not open what was made of
+            an ONNX or TFLite file; or the group is not of gloo.
         SizeError: if a table cannot be as small as wanted, or gets no smaller.
         ParityError: if a table cannot be as near as wanted.
         OutputError: if the file cannot be written; nothing partial is left.
@@ -301,16 +305,20 @@ def compress(
         if not isinstance(model, Program) and (in_place := _in_place(Path(model))):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
-            check_name(Path(output), ".onnx" if in_place is compress_onnx else ".tflite")
-            return in_place(Path(model), job, Path(output), force)
+            target = "onnx" if in_place is compress_onnx else "tflite"
+            check_name(Path(output), f".{target}")
+            opening = Opening(target, Path(output), Path(model))
+            written = in_place(Path(model), job, Path(output), force, opening if open else keep_unopened)
+            opened = processes.same(lambda: opening.opened)
+            return written._replace(report=replace(written.report, opened=opened))
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)
         check_name(Path(output), ".pt")
         processes.first(lambda: check_output([Path(output)], [program.source], force))
         compressed = compress_program(program, job)
-        written = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
-        return compressed if written is None else compressed._replace(model=written)
+        rewritten = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
+        return compressed if rewritten is None else compressed._replace(model=rewritten)
 
 
 def _rewrite(program: Program, output: Path, force: bool) -> Program:

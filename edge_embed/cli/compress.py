@@ -43,7 +43,7 @@ def _size_options(command: Command) -> Command:
         "What is wanted, one of them": ["ratio", "budget", "min_cosine"],
         "Which tables, and how": ["method", "modules", "counted", "seed"],
         "Sizes of a method, in place of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
-        "Files": ["output", "plot", "checkpoint", "force"],
+        "Files": ["output", "plot", "checkpoint", "no_open", "force"],
         **MODEL_SECTIONS,
     },
     examples=(
@@ -75,6 +75,11 @@ def _size_options(command: Command) -> Command:
     metavar="FOLDER",
     help="Keep finished parts there until the file is written: the same command goes on from them.",
 )
+@click.option(
+    "--no-open",
+    is_flag=True,
+    help="Of an ONNX or TFLite file: do not open the new one once in its runtime, as for one that is too large.",
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
 @output_options
@@ -85,6 +90,7 @@ def compress(
     counted: tuple[str, ...],
     budget: str | None,
     plot: Path | None,
+    no_open: bool,
     force: bool,
     **given: Any,
 ) -> None:
@@ -110,7 +116,8 @@ def compress(
     ):
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
-        wanted |= {"budget": most, "counts": counts, "force": force, "progress": progress, "group": group}
+        wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}
+        wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)
     out.remarks(report.source.lines())

@@ -67,7 +67,11 @@ IGNORED = frozenset(
     aten.sym_constrain_range_for_size
     """.split()
 )
-_NUMBERS = frozenset(["aten.item.default", "aten._local_scalar_dense.default"])
+# What takes a number out of a tensor, as w[id] does with an id of rank 0, and what takes one row by a number.
+NUMBERS = frozenset(["aten.item.default", "aten._local_scalar_dense.default"])
+SELECT = "aten.select.int"
+INDEX: Callable[..., Any] = torch.ops.aten.index.Tensor
+RESHAPE: Callable[..., Any] = torch.ops.aten.reshape.default
 _SHAPE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "math.trunc": math.trunc,
     **{f"_operator.{name}": getattr(operator, name) for name in
@@ -99,7 +103,7 @@ def resolve(target: str) -> Callable[..., Any] | None:
         BadInputError: if the operator is not on the list; it names the operator and the remedy.
     """
     name = target.removeprefix("torch.ops.")
-    if name.rpartition(".")[0] in IGNORED:
+    if is_ignored(name):
         return None
     known = _SHAPE_FUNCTIONS.get(target) or _OWN.get(target)
     if known is not None:
@@ -111,12 +115,8 @@ def resolve(target: str) -> Callable[..., Any] | None:
             "replace the branch or loop by tensor arithmetic such as torch.where"
         )
     packet, _, overload = rest.partition(".")
-    if name in _NUMBERS:
-        raise BadInputError(
-            f"the model takes a number out of a tensor ({name}), as w[id] does with an id of rank 0, or a slice that "
-            "ends at a value: no exported file can; look rows up with torch.nn.functional.embedding(id, w) or "
-            "w[id.reshape(1)]"
-        )
+    if name in NUMBERS:
+        raise BadInputError(number_refusal(name))
     if namespace != "aten" or not {packet, packet.removesuffix("_")} & _ATEN:
         raise BadInputError(f"the operator {name!r:.200} is not one that can be read and exported: {_remedy(packet)}")
     found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
@@ -128,6 +128,20 @@ def resolve(target: str) -> Callable[..., Any] | None:
             "or call run_decompositions({}) on the exported program first"
         )
     return found
+
+
+def is_ignored(name: str) -> bool:
+    """Whether an operator, without ``torch.ops.``, is a check that may be dropped."""
+    return name.rpartition(".")[0] in IGNORED
+
+
+def number_refusal(name: str) -> str:
+    """Why a number that is taken out of a tensor cannot be used for anything but one row of a tensor."""
+    return (
+        f"the model takes a number out of a tensor ({name}) for something else than a row w[id], such as a slice that "
+        "ends at a value: no exported file can; compute with the tensor itself, or look rows up with "
+        "torch.nn.functional.embedding(ids, w)"
+    )
 
 
 def _remedy(packet: str) -> str:

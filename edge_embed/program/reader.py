@@ -22,6 +22,7 @@ from edge_embed.program.calls import check_call, check_results
 from edge_embed.program.examples import MEMBER, read_examples
 from edge_embed.program.extra import EXTRA, Extra, is_name, read_extra
 from edge_embed.program.program import Program, ProgramInput, ProgramModule, default_dimension_name
+from edge_embed.program.row_numbers import RowNumbers
 from edge_embed.program.weights import DTYPES, read_tensors
 
 MODEL = "models/model.json"
@@ -77,6 +78,7 @@ class _Reader:
         self._graph = fx.Graph()
         self._values: dict[str, fx.Node] = {}
         self._weights: dict[str, Tensor] = {}
+        self._numbers = RowNumbers(self._graph, self._description, self._values)
 
     def program(self) -> Program:
         slots = self._read_inputs()
@@ -160,6 +162,12 @@ class _Reader:
         return symbols[symbol]
 
     def _read_node(self, node: Mapping[str, Any]) -> None:
+        if self._numbers.takes(node):
+            return
+        row = self._numbers.row(node)
+        if row is not None:
+            self._define(_output_name(node["outputs"][0]), row)
+            return
         function = operators.resolve(node["target"])
         if function is None:
             return

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.failures import place_in
-from edge_embed.program.operators import resolve
+from edge_embed.program.operators import NUMBERS, SELECT, is_ignored, resolve
 
 
 def check_traced(program: ExportedProgram, model: str) -> None:
@@ -39,10 +39,29 @@ def _check_call(node: fx.Node) -> None:
         name = f"higher_order.{node.target.name()}"
     else:
         return
+    if name in NUMBERS and _takes_rows(node):
+        return
     try:
         resolve(f"torch.ops.{name}")
     except BadInputError as error:
         raise BadInputError(f"{error}{where}") from error
+
+
+def _takes_rows(number: fx.Node) -> bool:
+    """Whether a number only says which row is taken: that is read as a look-up (`edge_embed.program.row_numbers`)."""
+    if number.all_input_nodes[0].meta["val"].dtype not in (torch.int32, torch.int64):
+        return False
+    return all(
+        (str(user.target) == SELECT and user.args[2] is number) or is_ignored(str(user.target)) or _is_checked(user)
+        for user in number.users
+    )
+
+
+def _is_checked(node: fx.Node) -> bool:
+    """Whether what is computed of a number is only compared."""
+    return not isinstance(node.target, torch._ops.OpOverload) and all(
+        is_ignored(str(user.target)) or _is_checked(user) for user in node.users
+    )
 
 
 def _where(node: fx.Node) -> str:

@@ -1,11 +1,12 @@
 """The result of `edge_embed.compress`, for people and for programs."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import RenderableType
 
+from edge_embed.report.exported import Opened
 from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.shown import Shown
 from edge_embed.report.source import NO_FACTS, SourceFacts
@@ -84,12 +85,14 @@ class CompressReport(Shown):
         dense_bytes: of all numbers of the model as it was; of an ONNX model, of its files.
         written_bytes: of the files that were written, where these are counted.
         source: what was decided about the file of the model, and what of it is not in the model.
+        opened: where an ONNX or TFLite file was opened before it got its name.
     """
 
     tables: tuple[CompressedTable, ...]
     dense_bytes: int
     written_bytes: int | None = None
     source: SourceFacts = NO_FACTS
+    opened: Opened = field(default_factory=Opened)
 
     @property
     def compressed_bytes(self) -> int:
@@ -116,4 +119,5 @@ class CompressReport(Shown):
                 for table in self.tables
             ],
             "source": asdict(self.source),
+            "opened": asdict(self.opened),
         }

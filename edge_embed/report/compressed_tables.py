@@ -18,7 +18,8 @@ def shown(report: CompressReport) -> RenderableType:
     for table in report.tables:
         tables.add_row(*_cells(table))
     details = (part for table in report.tables for part in _details(table))
-    return Group(tables, *details, *map(Text, report.source.lines()))
+    opened = [line] if (line := report.opened.render()) else []
+    return Group(tables, *details, *map(Text, [*report.source.lines(), *opened]))
 
 
 def _cells(table: CompressedTable) -> list[str]:

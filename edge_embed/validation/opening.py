@@ -32,16 +32,18 @@ _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Canno
 
 @dataclass
 class Opening:
-    """Opens files for one export.
+    """Opens files for one export, or one that was compressed.
 
     Attributes:
         target: ``onnx`` or ``tflite``.
         output: the path that messages name; what is opened lies elsewhere until it is done.
+        source: the file of the same runtime that it was made from, if there is one.
         opened: where it was.
     """
 
     target: str
     output: Path
+    source: Path | None = None
     opened: Opened = field(default_factory=Opened)
 
     def __call__(self, path: Path) -> None:
@@ -50,26 +52,35 @@ class Opening:
         Raises:
             BadInputError: if the runtime cannot open it; what it says, and the remedy.
         """
-        arguments, reason = _ARGUMENTS[self.target](path)
-        if not reason:
-            try:
-                found = run_opens(self.target, arguments)
-            except NotRunError as error:
-                reason = str(error)
-        if reason:
-            self.opened = Opened(reason=reason)
+        try:
+            found = self._said_of(path)
+        except NotRunError as error:
+            self.opened = Opened(reason=str(error))
             return
         for way, said in found["errors"].items():
             if said:
                 raise self._refusal(f"{found['runtime']}, {way}", said.replace(f"{path.parent}/", ""))
         self.opened = Opened(found["runtime"], tuple(found["errors"]))
 
+    def _said_of(self, path: Path) -> dict[str, Any]:
+        arguments, reason = _ARGUMENTS[self.target](path)
+        if reason:
+            raise NotRunError(reason)
+        return run_opens(self.target, arguments)
+
     def _refusal(self, where: str, text: str) -> BadInputError:
         said = " ".join(text.split())[:_MOST_SAID].rstrip(".")
+        made = "exported" if self.source is None else "compressed"
         return BadInputError(
-            f"{self.output}: what was exported cannot be opened ({where}): {said}. Nothing was written. "
-            f"{_remedy(said)}; {_LEAVE_OUT}"
+            f"{self.output}: what was {made} cannot be opened ({where}): {said}. Nothing was written. "
+            f"{self._remedy_of_source() or _remedy(said)}; {_LEAVE_OUT}"
         )
+
+    def _remedy_of_source(self) -> str:
+        """What to do where it is not the tables: the file without them is not opened either."""
+        if self.source is None or not any(self._said_of(self.source)["errors"].values()):
+            return ""
+        return f"{self.source} is not opened there either: if that is a mistake, convert it again"
 
 
 def _remedy(said: str) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from edge_embed.errors import BadInputError
@@ -32,9 +33,11 @@ class Tolerance:
         assert self.default is not None
         return self.by_output.get(output, self.default)
 
-    def or_else(self, default: float) -> Self:
-        """With ``default`` where there is none yet."""
-        return self if self.default is not None else replace(self, default=default)
+    def or_else(self, default: float, by_output: Mapping[str, float] = MappingProxyType({})) -> Self:
+        """With ``default`` where there is none yet, or with that of an output which has one of its own."""
+        if self.default is not None:
+            return self
+        return replace(self, default=default, by_output={**by_output, **self.by_output})
 
     @classmethod
     def of_numbers(cls, value: "float | Mapping[str, float] | Tolerance") -> "Tolerance":
@@ -140,10 +143,20 @@ class ValidationOptions:
         """
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
-    def for_weights(self, half: bool) -> Self:
-        """With the tolerances that were not given: those for weights of which some are float16, or none."""
+    def for_weights(self, half: bool, half_outputs: Iterable[str] = ()) -> Self:
+        """With the tolerances that were not given: those for weights of which some are float16, or none.
+
+        Args:
+            half: whether some are.
+            half_outputs: outputs that are computed in float16 somewhere, whatever the weights are.
+        """
         atol, rtol = (HALF_ATOL, HALF_RTOL) if half else (DEFAULT_ATOL, DEFAULT_RTOL)
-        return replace(self, atol=self.atol.or_else(atol), rtol=self.rtol.or_else(rtol))
+        names = tuple(half_outputs)
+        return replace(
+            self,
+            atol=self.atol.or_else(atol, dict.fromkeys(names, HALF_ATOL)),
+            rtol=self.rtol.or_else(rtol, dict.fromkeys(names, HALF_RTOL)),
+        )
 
     def check_outputs(self, names: Iterable[str]) -> None:
         """Refuse a tolerance for an output that the model has not.

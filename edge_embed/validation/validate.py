@@ -45,6 +45,7 @@ from edge_embed.validation.as_exported import compare_with_export
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.cases import choose_cases, save_worst
 from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.half_outputs import half_outputs
 from edge_embed.validation.options import Tolerance, ValidationOptions
 from edge_embed.validation.strings import TokenizerResults, behind_tokenizer, compare_tokenizer, from_texts_on_target
 from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
@@ -83,7 +84,8 @@ def validate_export(
         TimeLimitError: a call of ONNX Runtime took longer than the options allow.
     """
     options.check_outputs(program.output_names)
-    chosen = options.for_weights(half=any(map(_is_half, lowered.program.module.buffers())))
+    half = any(map(_is_half, lowered.program.module.buffers()))
+    chosen = options.for_weights(half, half_outputs(program))
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
 

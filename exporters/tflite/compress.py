@@ -8,6 +8,7 @@ import torch
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.lookups import LOOKUPS
@@ -19,7 +20,9 @@ from edge_embed.report.compressed import CompressReport
 from edge_embed.report.promise import promises_of, write_promises
 
 
-def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
+def compress_tflite(
+    path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
+) -> CompressedFile:
     """Write a TFLite file with packed tables in the place of dense ones; all else in it stays as it was.
 
     Args:
@@ -27,6 +30,7 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
         job: what is wanted; names of tables are those of constants.
         output: the file to write; the first of the job's processes does.
         force: overwrite an existing file.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
         BadInputError: if the file is damaged, or no table can be replaced.
@@ -46,7 +50,7 @@ def compress_tflite(path: Path, job: Job, output: Path, force: bool = False) -> 
     texts = {FIDELITY_KEY: write_promises(promises_of(reports, manifest_names(stored)))}
 
     def write() -> list[int]:
-        replace_in(file, output, stored, "auto", force, texts)
+        replace_in(file, output, stored, "auto", force, texts, on_written)
         return [file.nbytes, output.stat().st_size]
 
     dense_bytes, written_bytes = job.processes.same(write)
@@ -57,7 +61,8 @@ def _tables(file: ForeignFile) -> Iterator[FoundTable]:
     for name, table in file.found.items():
         reason = _why_it_stays(table)
         weight = torch.zeros(1).expand(table.shape) if reason else torch.from_numpy(table.rows)
-        yield FoundTable(name, weight, None, len(table.lookups), True, reason, held_bytes=table.held_bytes)
+        uses = len(table.lookups) + len(table.heads)
+        yield FoundTable(name, weight, None, uses, True, reason, held_bytes=table.held_bytes)
 
 
 def _why_it_stays(table: ForeignTable) -> str:

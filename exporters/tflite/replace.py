@@ -1,9 +1,10 @@
 """Packed tables in the place of the dense ones in a TFLite file that another tool made.
 
 Each operator that looks such a table up (`edge_embed.exporters.tflite.lookups`) becomes its packed look-up, at the same
-place, with a ``BATCH_MATMUL`` behind it where rows are rotated; ``DEQUANTIZE`` before and behind it goes. Everything
-else stays as it was: other operators and their order, inputs, outputs, signatures, metadata, and the files in an
-archive behind the model.
+place, with a ``BATCH_MATMUL`` behind it where rows are rotated; ``DEQUANTIZE`` before and behind it goes. Output layers
+that share the table (`edge_embed.exporters.tflite.tied`) become products with its packed rows. Everything else stays
+as it was: other operators and their order, inputs, outputs, signatures, metadata, and the files in an archive behind
+the model.
 """
 
 import re
@@ -18,18 +19,20 @@ from numpy.typing import NDArray
 
 from edge_embed.compression.fitted import Stored
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.calls import numbers, operator_name
 from edge_embed.exporters.tflite.cleared import DenseTensors
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
-from edge_embed.exporters.tflite.graph import Graph
+from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.lookups import Lookup
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.placed import Placed
 from edge_embed.exporters.tflite.splice import take_over, tensor_at
 from edge_embed.exporters.tflite.tables import ForeignTable
+from edge_embed.exporters.tflite.tied import Head, add_head
 from edge_embed.exporters.tflite.uses import Layout, add_use, choose_layouts, layouts_json
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.packed.form import Packed
@@ -83,12 +86,17 @@ def replace_in(
     tflite_table: str,
     force: bool,
     texts: Mapping[str, str] = MappingProxyType({}),
+    on_written: OnWritten = keep_unopened,
 ) -> Mapping[str, Layout]:
-    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata."""
+    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata.
+
+    ``on_written`` is told the path of the complete file before it gets its name; an error leaves nothing.
+    """
     content, layouts = packed_content(file, tables, tflite_table, texts)
     with new_file(output, force=force) as temporary:
         temporary.write_bytes(content)
         _attach(file, temporary)
+        on_written(temporary)
     return layouts
 
 
@@ -154,6 +162,7 @@ class _Replacement:
         self._lines: list[str | None] = []
         found = [file.found[name] for name in tables]
         self._lookups = {id(lookup.operator): (table, lookup) for table in found for _, lookup in table.lookups}
+        self._heads = {id(head.operator): (table, head) for table in found for _, head in table.heads}
         self._sizes = {table.name: tuple(numbers(file.origins.tensor(table.origin).shape)) for table in found}
         self._clear = DenseTensors(file, found)
 
@@ -175,6 +184,8 @@ class _Replacement:
             if id(operator) in self._lookups:
                 table, lookup = self._lookups[id(operator)]
                 self._look_up(added, graph, table, lookup, results.get(id(operator), lookup.result))
+            elif id(operator) in self._heads:
+                self._multiply(added, graph, *self._heads[id(operator)])
             elif id(operator) not in gone:
                 graph.operators.append(operator)
         self._hashes |= added.hashes
@@ -201,8 +212,15 @@ class _Replacement:
         gone |= {id(each) for each in hot if not needed & set(numbers(each.outputs))}
         return gone, results
 
+    def _multiply(self, added: Graph, graph: Any, table: ForeignTable, head: Head) -> None:
+        """Add the product with all rows of a table."""
+        own = self._names[table.name]
+        layout = self._layouts[own].name
+        made, line = add_head(added, graph, head, own, self._tables[table.name], layout)
+        self._end(graph, made, head.result, line)
+
     def _look_up(self, added: Graph, graph: Any, table: ForeignTable, lookup: Lookup, result: int) -> None:
-        """Add the look-up of a table; its last operator gives the tensor that the dense one gave."""
+        """Add the look-up of a table."""
         own, stored = self._names[table.name], self._tables[table.name]
         placed = Placed(added, graph, lookup, self._sizes[table.name])
         ids = placed.ids()
@@ -211,7 +229,10 @@ class _Replacement:
         if stored.rotation is not None:
             rotation = added.constant(stored.rotation, stored.rotation.dtype.name)
             made = added.rows_times(made, added.cast(rotation, "float32"))
-        made = placed.result(made, ids, tensor_at(graph, result).dtype)
+        self._end(graph, placed.result(made, ids, tensor_at(graph, result).dtype), result, line)
+
+    def _end(self, graph: Any, made: Tensor, result: int, line: str | None) -> None:
+        """Let the last operator give the tensor that the dense one gave."""
         graph.operators[-1].outputs = [result]
         del graph.tensors[made.index]  # the last one
         kept = graph.tensors[result]

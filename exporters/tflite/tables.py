@@ -13,6 +13,7 @@ from edge_embed.exporters.tflite.calls import call_of, numbers, operator_name
 from edge_embed.exporters.tflite.dequantize import check_size, held_bytes, kind_of, numbers_of, why_no_rows
 from edge_embed.exporters.tflite.lookups import Lookup, find_lookup
 from edge_embed.exporters.tflite.origins import Origin, Origins, has_content
+from edge_embed.exporters.tflite.tied import Head, find_head
 
 _NO_NUMBERS = ("bool", "int32", "int64", "resource", "string", "uint32", "uint64", "variant")
 _LISTED = 3  # of what does not fit a message
@@ -27,6 +28,7 @@ class ForeignTable:
         origin: where it is declared.
         buffer: the number of its content.
         lookups: the operators that look it up, with the numbers of their subgraphs.
+        heads: the output layers that share it, with the numbers of their subgraphs.
         readers: other operators that take it, by their names in the schema.
         kind: of its numbers, such as ``int8``.
         held_bytes: that the file spends on it, scales among them.
@@ -36,6 +38,7 @@ class ForeignTable:
     origin: Origin
     buffer: int
     lookups: Sequence[tuple[int, Lookup]]
+    heads: Sequence[tuple[int, Head]]
     readers: Sequence[str]
     kind: str
     held_bytes: int
@@ -90,12 +93,34 @@ def find_tables(model: Any, origins: Origins) -> dict[str, ForeignTable]:
             lookup = find_lookup(model, origins, number, operator)
             if lookup is not None and kind_of(origins.tensor(lookup.origin)) not in _NO_NUMBERS:
                 found.setdefault(origins.tensor(lookup.origin).buffer, []).append((number, lookup))
-    readers = _other_readers(model, origins, {id(each.operator): each for some in found.values() for _, each in some})
+    heads = _heads(model, origins, found)
+    uses = [each for some in (*found.values(), *heads.values()) for _, each in some]
+    readers = _other_readers(model, origins, {id(each.operator): each for each in uses})
     names = _names(model, found)
     return {
-        names[buffer]: _table(model, origins, names[buffer], buffer, lookups, readers.get(buffer, ()))
+        names[buffer]: _table(
+            model, origins, names[buffer], buffer, lookups, heads.get(buffer, ()), readers.get(buffer, ())
+        )
         for buffer, lookups in found.items()
     }
+
+
+def _heads(
+    model: Any, origins: Origins, tables: Mapping[int, Sequence[tuple[int, Lookup]]]
+) -> dict[int, list[tuple[int, Head]]]:
+    """Output layers over the rows that are looked up, by the numbers of the tables' buffers."""
+    found: dict[int, list[tuple[int, Head]]] = {}
+    looking_up = {id(lookup.operator) for lookups in tables.values() for _, lookup in lookups}
+    for number, graph in enumerate(model.subgraphs):
+        for operator in graph.operators:
+            head = None if id(operator) in looking_up else find_head(model, origins, number, operator)
+            buffer = None if head is None else origins.tensor(head.origin).buffer
+            if head is None or buffer is None or buffer not in tables:
+                continue
+            lookup = tables[buffer][0][1]
+            if lookup.row_axes == (head.row_axis,) and origins.is_same(lookup.origin, head.origin):
+                found.setdefault(buffer, []).append((number, head))
+    return found
 
 
 def largest_constants(model: Any) -> str:
@@ -118,6 +143,7 @@ def _table(
     name: str,
     buffer: int,
     lookups: Sequence[tuple[int, Lookup]],
+    heads: Sequence[tuple[int, Head]],
     readers: Sequence[str],
 ) -> ForeignTable:
     origin = lookups[0][1].origin
@@ -127,7 +153,7 @@ def _table(
     if not all(origins.is_same(origin, lookup.origin) for _, lookup in lookups):
         unread = "its bytes have several shapes or scales, expected one: store it once for each"
     held = held_bytes(model, model.subgraphs[origin.graph], tensor)
-    return ForeignTable(name, origin, buffer, lookups, readers, kind_of(tensor), held, model, unread)
+    return ForeignTable(name, origin, buffer, lookups, heads, readers, kind_of(tensor), held, model, unread)
 
 
 def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
@@ -145,12 +171,12 @@ def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
     }
 
 
-def _other_readers(model: Any, origins: Origins, lookups: Mapping[int, Lookup]) -> dict[int, list[str]]:
+def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | Head]) -> dict[int, list[str]]:
     """What takes constants otherwise, by the numbers of their buffers."""
     found: dict[int, list[str]] = {}
     for number, graph in enumerate(model.subgraphs):
         taken = [(tensor, name) for operator in graph.operators
-                 for tensor, name in _taken(model, origins, number, operator, lookups)]  # fmt: skip
+                 for tensor, name in _taken(model, origins, number, operator, uses)]  # fmt: skip
         taken += [(tensor, "the output") for tensor in numbers(graph.outputs) if tensor not in origins.kept(number)]
         for tensor, name in taken:
             origin = None if tensor < 0 else origins.of(number, tensor)
@@ -162,15 +188,15 @@ def _other_readers(model: Any, origins: Origins, lookups: Mapping[int, Lookup]) 
 
 
 def _taken(
-    model: Any, origins: Origins, number: int, operator: Any, lookups: Mapping[int, Lookup]
+    model: Any, origins: Origins, number: int, operator: Any, uses: Mapping[int, Lookup | Head]
 ) -> Iterator[tuple[int, str]]:
-    """Tensors that an operator takes in another way than a look-up, and its name."""
+    """Tensors that an operator takes in another way than a look-up or an output layer, and its name."""
     name, call = operator_name(model, operator), call_of(model, number, operator)
     if name == "DEQUANTIZE" and origins.of(number, numbers(operator.outputs)[0]) is not None:
         return
-    lookup = lookups.get(id(operator))
+    use = uses.get(id(operator))
     for tensor in numbers(operator.inputs):
-        is_table = lookup is not None and tensor >= 0 and origins.of(number, tensor) == lookup.origin
+        is_table = use is not None and tensor >= 0 and origins.of(number, tensor) == use.origin
         if not is_table and not (call and tensor in call.arguments and _is_passed(model, origins, call, tensor)):
             yield tensor, name
 

@@ -142,11 +142,49 @@ def test_table_computed_from_weights_is_packed(made: str) -> None:
     assert len(lower_program(small).tables) == 1
 
 
-def test_single_id_of_rank_0_is_refused_with_the_remedy() -> None:
-    with pytest.raises(BadInputError, match=r"functional\.embedding\(id, w\)"):
-        capture_program(Weights(LOOKUPS["index"]), torch.tensor(3))
-    program = capture_program(Weights(lambda model, ids: functional.embedding(ids, model.words * 2)), torch.tensor(3))
-    torch.testing.assert_close(with_packed(program, exact(program)).run(torch.tensor(7)), program.run(torch.tensor(7)))
+SINGLE: dict[str, Use] = {
+    "index": LOOKUPS["index"],
+    "index of columns": lambda model, ids: model.turned[:, ids],
+    "index of rows and columns": lambda model, ids: model.words[ids, :],
+    "index of int32": lambda model, ids: model.words[ids.int()],
+    "item": lambda model, ids: model.words[ids.item()],
+    "select from the end": lambda model, ids: torch.select(model.words, -2, ids),
+    "embedding": lambda model, ids: functional.embedding(ids, model.words * 2),
+}
+
+
+@pytest.mark.parametrize("use", SINGLE)
+def test_single_id_of_rank_0_gives_a_row(use: str) -> None:
+    module = Weights(SINGLE[use])
+    program = capture_program(module, torch.tensor(3))
+    small = with_packed(program, exact(program))
+    for ids in (7, 0, N - 1, *(() if use == "embedding" else (-1, -N))):
+        (got,), (expected,) = small.run(torch.tensor(ids)), program.run(torch.tensor(ids))
+        assert got.shape == (D,)
+        torch.testing.assert_close(expected, module(torch.tensor(ids)))
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    assert len(lower_program(small).tables) == 1
+
+
+@pytest.mark.parametrize("ids", [N, -N - 1])
+def test_single_id_out_of_range_is_refused(ids: int) -> None:
+    program = capture_program(Weights(LOOKUPS["index"]), torch.tensor(3))
+    with pytest.raises(BadInputError, match="out of range"):
+        with_packed(program, exact(program)).run(torch.tensor(ids))
+
+
+def test_number_in_a_vector_of_one_gives_a_row() -> None:
+    program = capture_program(Weights(lambda model, ids: model.words[ids.item()]), torch.tensor([3]), {"ids": {}})
+    small = with_packed(program, exact(program))
+    torch.testing.assert_close(small.run(torch.tensor([7])), program.run(torch.tensor([7])), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda model, ids: model.words[: ids.item()], lambda model, ids: model.words[3:4] * ids.item()]
+)
+def test_number_that_takes_no_row_is_refused_with_the_remedy(use: Use) -> None:
+    with pytest.raises(BadInputError, match=r"something else than a row w\[id\].*functional\.embedding\(ids, w\)"):
+        capture_program(Weights(use), torch.tensor(3))
 
 
 @pytest.mark.parametrize("ids", [-1, -N])

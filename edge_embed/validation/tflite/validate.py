@@ -35,6 +35,7 @@ from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target
 from edge_embed.targets.tflite.runtimes import TARGETS, WAYS
 from edge_embed.validation.call import TableCall
 from edge_embed.validation.cases import choose_cases, save_worst
+from edge_embed.validation.half_outputs import half_outputs
 from edge_embed.validation.machine import machine
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import compare_lowered, compare_target
@@ -65,8 +66,9 @@ def validate_tflite(
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
     half = any(weight.dtype == torch.float16 for weight in lowered.program.module.buffers())
+    chosen = options.for_weights(half, half_outputs(program))
     with limit_steps(options.time_limit):
-        return Validation(program, lowered, path, options.for_weights(half=half), progress).run()
+        return Validation(program, lowered, path, chosen, progress).run()
 
 
 class Validation:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.compression.job import Job
+from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.foreign.largest import largest_constants
 from edge_embed.exporters.onnx.foreign.opset import raise_opset
 from edge_embed.exporters.onnx.foreign.read import ForeignModel, read_foreign
@@ -19,7 +20,9 @@ from edge_embed.report.compressed import CompressedTable, CompressReport
 from edge_embed.report.promise import promises_of, write_promises
 
 
-def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> CompressedFile:
+def compress_onnx(
+    path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
+) -> CompressedFile:
     """Write an ONNX file with packed tables in the place of dense ones; all else in it stays as it was.
 
     Its operator set is raised to 18 where it is lower. Functions that look rows up, and EmbedLayerNormalization, are
@@ -30,6 +33,7 @@ def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> Co
         job: what is wanted; names of tables are those of constants, with ``.weight`` as the file has it or without.
         output: the file to write; the first of the job's processes does.
         force: overwrite existing files.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
         BadInputError: if the file is damaged, its operator set cannot be raised, or no table can be replaced.
@@ -42,7 +46,7 @@ def compress_onnx(path: Path, job: Job, output: Path, force: bool = False) -> Co
     reports = compress_foreign(file, job)
 
     def write() -> list[int]:
-        written = write_foreign(file, output, force)
+        written = write_foreign(file, output, force, on_written)
         return [sum(part.stat().st_size for part in files) for files in (file.files, written)]
 
     dense_bytes, written_bytes = job.processes.same(write)

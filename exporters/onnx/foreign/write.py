@@ -7,6 +7,7 @@ from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import set_external_data
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT, ExternalTensor, expected_bytes, tensors_of
 from edge_embed.exporters.onnx.storage import (
@@ -18,13 +19,16 @@ from edge_embed.exporters.onnx.storage import (
 )
 
 
-def write_foreign(file: ForeignModel, path: Path, force: bool) -> tuple[Path, ...]:
+def write_foreign(
+    file: ForeignModel, path: Path, force: bool, on_written: OnWritten = keep_unopened
+) -> tuple[Path, ...]:
     """Write a model; its tensors become those of the new files.
 
     Args:
         file: as it was read, its model changed; tensors outside it lie where they lay.
         path: the file to write; weights of more than 128 MB go to ``<path>.data``, as those of an export.
         force: overwrite existing files.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
 
     Returns:
         The files.
@@ -45,6 +49,7 @@ def write_foreign(file: ForeignModel, path: Path, force: bool) -> tuple[Path, ..
         if model.ByteSize() > PROTOBUF_LIMIT:
             raise BadInputError(f"{path}: would take {model.ByteSize():,} bytes, more than the 2 GB of an ONNX file")
         temporary.write_bytes(model.SerializeToString(deterministic=True))
+        on_written(temporary)
     return (path, weights_file(path)) if movable else (path,)
 
 

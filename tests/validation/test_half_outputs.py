@@ -1,0 +1,55 @@
+"""What is computed in float16 is compared by what float16 rounds, and nothing else is."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edge_embed
+from edge_embed.program.load import capture_program
+from edge_embed.validation.half_outputs import half_outputs
+
+IDS = torch.tensor([[1, 2, 3]])
+
+
+class Mixed(nn.Module):
+    """A float32 model, one of whose outputs is computed in another type."""
+
+    def __init__(self, dtype: torch.dtype, by_hand: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.dtype, self.by_hand = dtype, by_hand
+        self.words = edge_embed.DPQEmbedding(400, 64, 16, 16).freeze()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self.words(ids)
+        if self.by_hand:
+            narrow = torch.relu(nn.functional.linear(rows.to(self.dtype), self.first.weight.to(self.dtype)))
+            return narrow.float() * 10, self.second(rows)
+        with torch.autocast("cpu", dtype=self.dtype):
+            narrow = self.second(torch.relu(self.first(rows)))
+        return narrow.float() * 10, self.first(rows)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_outputs_computed_in_float16_are_found(by_hand: bool) -> None:
+    assert half_outputs(capture_program(Mixed(torch.float16, by_hand), IDS)) == ("output_0",)
+    assert half_outputs(capture_program(Mixed(torch.float32, by_hand), IDS)) == ()
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-5)])
+def test_export_of_autocast_in_a_float32_model_passes(tmp_path, dtype: torch.dtype, atol: float) -> None:
+    edge_embed.save(Mixed(dtype), tmp_path / "m.pt", IDS)
+    edge_embed.export(tmp_path / "m.pt", "onnx", tmp_path / "m.onnx")
+    report = edge_embed.validate(tmp_path / "m.pt", tmp_path / "m.onnx", iterations=0)
+    assert report.passed, str(report)
+    details = str(report.to_json())
+    assert f"atol: {atol:g}" in details
+    assert "atol: 1e-05" in details  # of the other output
+
+
+def test_tolerance_that_is_given_is_that_of_all_outputs(tmp_path) -> None:
+    edge_embed.save(Mixed(torch.float16), tmp_path / "m.pt", IDS)
+    edge_embed.export(tmp_path / "m.pt", "onnx", tmp_path / "m.onnx")
+    options = {"atol": 1e-9, "rtol": 1e-9, "iterations": 0}
+    assert not edge_embed.validate(tmp_path / "m.pt", tmp_path / "m.onnx", **options).passed
