@@ -105,8 +105,8 @@ def _score(task: Callable[[], NewsTask], make: MakeTable, method: str, seed: int
 
 
 def _figures(scores: Sequence[float], default: Sequence[float]) -> tuple[str, str, str]:
-    differences = np.subtract(scores, default)
-    difference = shown(interval(differences), "+") if differences.any() else ""
+    differences = np.subtract(scores, default).tolist()
+    difference = shown(interval(differences), "+") if any(differences) else ""
     return shown(interval(scores), ""), f"{min(scores):.4g}", difference
 
 

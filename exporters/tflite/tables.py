@@ -94,7 +94,8 @@ def find_tables(model: Any, origins: Origins) -> dict[str, ForeignTable]:
             if lookup is not None and kind_of(origins.tensor(lookup.origin)) not in _NO_NUMBERS:
                 found.setdefault(origins.tensor(lookup.origin).buffer, []).append((number, lookup))
     heads = _heads(model, origins, found)
-    uses = [each for some in (*found.values(), *heads.values()) for _, each in some]
+    uses: list[Lookup | Head] = [lookup for some in found.values() for _, lookup in some]
+    uses += [head for some in heads.values() for _, head in some]
     readers = _other_readers(model, origins, {id(each.operator): each for each in uses})
     names = _names(model, found)
     return {
