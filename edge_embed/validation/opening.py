@@ -78,9 +78,10 @@ class Opening:
 
     def _remedy_of_source(self) -> str:
         """What to do where it is not the tables: the file without them is not opened either."""
-        if self.source is None or not any(self._said_of(self.source)["errors"].values()):
-            return ""
-        return f"{self.source} is not opened there either: if that is a mistake, convert it again"
+        with suppress(NotRunError):
+            if self.source is not None and any(self._said_of(self.source)["errors"].values()):
+                return f"{self.source} is not opened there either: if that is a mistake, convert it again"
+        return ""
 
 
 def _remedy(said: str) -> str:
