@@ -8,7 +8,7 @@ nothing; so is any other that the user says is changed on purpose. Bodies and te
 all the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,11 @@ from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import TensorSpec
 from edge_embed.report.results import Check, Status
+from edge_embed.validation.declared_sizes import size_differences
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.node_differences import describe, title, unmatched
 from edge_embed.validation.tool_marks import tool_marks
-from edge_embed.validation.written import Structure, Written, structure_of, written_by_export
+from edge_embed.validation.written import Port, Structure, Written, structure_of, written_by_export
 
 NODES, NUMBERS, BODIES, METADATA = (f"{what} as exported" for what in ("nodes", "numbers", "bodies", "metadata"))
 ON_PURPOSE = (
@@ -135,10 +136,15 @@ class _Comparison:
 
 
 def _structure(found: Structure, expected: Structure) -> Iterator[str]:
-    for what in ("inputs", "outputs"):
-        got, wanted = getattr(found, what), getattr(expected, what)
-        if got != wanted:
-            yield f"{what}: got {_ports(got)}, expected {_ports(wanted)}"
+    ports = [
+        f"{what}: got {_ports(got)}, expected {_ports(wanted)}"
+        for what, got, wanted in (
+            ("inputs", found.inputs, expected.inputs),
+            ("outputs", found.outputs, expected.outputs),
+        )
+        if _ports(got) != _ports(wanted)
+    ]
+    yield from ports or size_differences(found, expected)
     for domain, version in expected.opsets.items():
         if found.opsets.get(domain) != version:
             yield f"operator set {domain or 'ai.onnx'}: got {found.opsets.get(domain)}, expected {version}"
@@ -151,8 +157,8 @@ def _structure(found: Structure, expected: Structure) -> Iterator[str]:
         yield f"{len(found.nodes)} nodes, expected {len(expected.nodes)}: {describe(more, fewer)}"
 
 
-def _ports(ports: object) -> str:
-    return ", ".join(f"{name} ({dtype}, rank {rank})" for name, dtype, rank in ports) or "none"  # type: ignore[attr-defined]
+def _ports(ports: Sequence[Port]) -> str:
+    return ", ".join(f"{port.name} ({port.dtype}, rank {len(port.sizes)})" for port in ports) or "none"
 
 
 def _bodies(found: Structure, expected: Structure) -> Check:

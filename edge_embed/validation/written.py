@@ -19,6 +19,7 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import TensorSpec
 
 _STANDARD = ("", "ai.onnx")  # two names of one domain
+_LISTS_WEIGHTS = 3  # the last IR version that does
 
 
 class Stored(NamedTuple):
@@ -29,11 +30,11 @@ class Stored(NamedTuple):
 
 
 class Port(NamedTuple):
-    """An input or output; sizes are left out, which tools may fix."""
+    """An input or output; a dynamic size is its name, empty where it has none."""
 
     name: str
     dtype: str
-    rank: int
+    sizes: tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def structure_of(model: ModelProto) -> Structure:
         frozenset((body.domain, body.name) for body in model.functions),
         {"" if item.domain in _STANDARD else item.domain: item.version for item in model.opset_import},
         model.ir_version,
-        tuple(_port(value) for value in graph.input if value.name not in weights),  # IR 3 lists weights as inputs
+        # IR 3 lists weights as inputs; since IR 4 a weight that is listed is one that a caller may replace
+        tuple(_port(value) for value in graph.input if model.ir_version > _LISTS_WEIGHTS or value.name not in weights),
         tuple(map(_port, graph.output)),
     )
 
@@ -115,7 +117,8 @@ def _spec(tensor: ir.TensorProtocol) -> TensorSpec:
 
 def _port(value: ValueInfoProto) -> Port:
     kind = value.type.tensor_type
-    return Port(value.name, dtype_name(kind.elem_type), len(kind.shape.dim))
+    sizes = (size.dim_value if size.HasField("dim_value") else size.dim_param for size in kind.shape.dim)
+    return Port(value.name, dtype_name(kind.elem_type), tuple(sizes))
 
 
 def _memory_bytes(nodes: Iterable[NodeProto]) -> int | None:

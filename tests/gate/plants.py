@@ -209,6 +209,27 @@ def rename(old: str, new: str) -> Change:
     return edit(planted)
 
 
+def size(port: str, at: int, planted: int | str) -> Change:
+    """A declared size of an input or output."""
+
+    def change(model: ModelProto) -> None:
+        (value,) = [each for each in (*model.graph.input, *model.graph.output) if each.name == port]
+        kind = "dim_value" if isinstance(planted, int) else "dim_param"
+        setattr(value.type.tensor_type.shape.dim[at], kind, planted)
+
+    return edit(change)
+
+
+def listed_weight(name: str) -> Change:
+    """A weight that callers may replace."""
+
+    def change(model: ModelProto) -> None:
+        tensor = tensor_of(model, name)
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+
+    return edit(change)
+
+
 def opset(domain: str, version: int) -> Change:
     def planted(model: ModelProto) -> None:
         for item in (*model.opset_import, *(item for each in model.functions for item in each.opset_import)):
@@ -319,6 +340,12 @@ ONNX = (
         edit(lambda model: setattr(model, "ir_version", 9)),
         "IR version: got 9, expected 10",
     ),
+    Plant("inputs", "a weight among them", listed_weight("tags.bias"), "inputs: got ids (int64, rank 2), tags.bias"),
+    Plant("inputs", "another name of a size", size("ids", 0, "z"), "input ids, dimension 0: got z, expected batch"),
+    Plant(
+        "outputs", "a size fixed alone", size("logits", 1, 7), "output logits, dimension 1: got 7, expected sequence"
+    ),
+    Plant("outputs", "another size", size("logits", 2, 4), "the ONNX checker refuses it"),
     Plant("nodes", "one more that does nothing", append("Identity"), "Add -> logits: got Identity"),
     Plant("nodes", "one more that may do something", append("Abs"), "Add -> logits: got Abs"),
     Plant("nodes", "one more that nothing reads", edit(dead_node), "Abs -> unused is one more"),
