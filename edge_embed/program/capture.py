@@ -79,6 +79,7 @@ def write_archive(
         traced = trace(model, args, kwargs, shapes)
         with _torch_quiet(), _named_failure(model):
             program = traced.run_decompositions({})  # in-place calls become plain ones
+        _name_results(program)
         check_traced(program, type(model).__name__)
         chosen = _chosen_names(model, args, kwargs, shapes, program)
     for node in program.graph.nodes:
@@ -275,6 +276,25 @@ def _leaf_specs(value: Any, spec: Any) -> Iterator[Any]:
             yield from _leaf_specs(item, spec[at] if isinstance(spec, list | tuple) and at < len(spec) else None)
     else:
         yield spec if isinstance(value, Tensor) else None
+
+
+def _name_results(program: ExportedProgram) -> None:
+    """Let results of ``torch.topk`` and others be mappings of their fields: torch 2.13 cannot save their types."""
+    for call in program.module_call_graph:
+        if call.signature is not None:
+            spec = call.signature.out_spec
+            leaves: list[Any] = [object()] * spec.num_leaves
+            call.signature.out_spec = pytree.tree_structure(_fields(pytree.tree_unflatten(leaves, spec)))
+
+
+def _fields(value: Any) -> Any:
+    if type(value).__module__ == "torch.return_types":
+        return dict(zip(type(value).__match_args__, value, strict=True))
+    if type(value) is dict:
+        return {key: _fields(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_fields, value))
+    return value
 
 
 def _output_names(program: ExportedProgram) -> list[str]:

@@ -48,10 +48,10 @@ _SCALED_ROWS = """
   rows = Mul (wide_rows, scale_column)
 """
 
-# padding of ``Pad``: how many zeros before and after, for each axis
+# padding of ``Pad``: how many zeros before and after, for each axis. Casts are in the branches: in front of them, ONNX
+# Runtime 1.31 removes one that changes nothing, and warns that it cannot rename what the branches read.
 _LOGITS = """
 {nothing}
-  wide_hidden = Cast <to: int = 1> (hidden)
   zero = Constant <value_int: int = 0> ()
   unused = Constant <value_int: int = @unused_columns> ()
   is_narrow = Greater (unused, zero)
@@ -64,10 +64,11 @@ _LOGITS = """
       no_padding = Expand (zero, other_axes)
       unused_1d = Unsqueeze (unused, zero_1d)
       padding = Concat <axis: int = 0> (no_padding, unused_1d)
+      wide_hidden = Cast <to: int = 1> (hidden)
       filled = Pad (wide_hidden, padding)
     }},
     else_branch = keep_states () => (same) {{
-      same = Identity (wide_hidden)
+      same = Cast <to: int = 1> (hidden)
     }}
   >
   plain_logits = {node} (states, {tensors})

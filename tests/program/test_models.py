@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
+import edge_embed
+from edge_embed import workflow
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
@@ -361,3 +363,32 @@ def test_no_source_path_travels(tmp_path: Path) -> None:
     data = (tmp_path / "model.pt").read_bytes()
     assert str(Path(__file__).parent).encode() not in data
     assert b"test_models" not in data
+
+
+@pytest.mark.parametrize(
+    ("forward", "names"),
+    [
+        (lambda rows: rows.topk(2), ["values", "indices"]),
+        (lambda rows: {"rows": rows, "best": rows.max(-1)}, ["rows", "best_values", "best_indices"]),
+        (lambda rows: (rows, rows.sort(-1)), []),
+    ],
+    ids=["topk", "max", "sort"],
+)
+def test_model_that_returns_a_result_of_torch_is_saved_with_its_fields(tmp_path, forward, names):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = edge_embed.DPQEmbedding(30, 8, 4, 2)
+
+        def forward(self, ids):
+            return forward(self.words(ids))
+
+    model, ids = Model().eval(), torch.tensor([[1, 2, 3]])
+    edge_embed.save(model, tmp_path / "m.pt", example_inputs=ids)
+    program = workflow.load(tmp_path / "m.pt")
+    assert list(program.output_names) == names or not names
+    expected = pytree.tree_leaves(model(ids))
+    found = pytree.tree_leaves(program.module(ids))
+    assert len(found) == len(expected)
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted)
