@@ -16,8 +16,9 @@ from torch import Tensor, fx
 
 from edge_embed.errors import one_line
 from edge_embed.lowering.graph import CALLS
-from edge_embed.program.program import Program, Sizes, array, spelled_sizes
+from edge_embed.program.program import Program, ProgramInput, Sizes, array, spelled_sizes
 from edge_embed.validation import ids as random_ids
+from edge_embed.validation.bag_offsets import bag_offsets
 from edge_embed.validation.pair.inputs import summed
 from edge_embed.validation.pair.module import FileModule
 from edge_embed.validation.scores import Score, scores_of_ids
@@ -166,9 +167,14 @@ class _Plan:
         if self.distribution is None:
             return program.example_inputs
         inputs = []
+        shapes = {declared.name: self._shape(declared) for declared in program.inputs}
+        offsets = bag_offsets(program)
         for declared, example in zip(program.inputs, program.example_inputs, strict=True):
-            shape = tuple(self.sizes[size] if isinstance(size, str) else size for size in declared.shape)
-            if declared.name in bounds:
+            shape = shapes[declared.name]
+            if declared.name in offsets:
+                places = offsets[declared.name].draw(random, *shape, *shapes[offsets[declared.name].ids])
+                inputs.append(torch.from_numpy(places).to(declared.dtype))
+            elif declared.name in bounds:
                 ids: Any = random_ids.draw(random, self.distribution, bounds[declared.name], shape)
                 inputs.append(torch.from_numpy(ids).to(declared.dtype))
             elif example.numel() == 0:
@@ -177,6 +183,9 @@ class _Plan:
                 chosen = torch.from_numpy(random.integers(0, example.numel(), shape, np.int64))
                 inputs.append(example.reshape(-1)[chosen])
         return tuple(inputs)
+
+    def _shape(self, declared: ProgramInput) -> tuple[int, ...]:
+        return tuple(self.sizes[size] if isinstance(size, str) else size for size in declared.shape)
 
 
 def _plans(program: Program) -> Iterator[_Plan]:
