@@ -189,7 +189,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 
     with _eval_mode(model):
-        return traced(args, kwargs) if is_shaped else traced_at_any_size(traced, model, args, kwargs)
+        return traced_at_any_size(traced, model, args, kwargs)
 
 
 @contextmanager

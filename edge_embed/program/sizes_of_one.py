@@ -43,7 +43,10 @@ def traced_at_any_size(
     is_same = (
         _is_dynamic(larger, program) and not any(_limited(larger)) and _gives_the_same(larger, model, args, kwargs)
     )
-    return larger if is_same else program
+    if not is_same:
+        return program
+    larger.example_inputs = _copied(args, kwargs)
+    return larger
 
 
 def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
@@ -62,9 +65,15 @@ def _limited(program: ExportedProgram) -> list[list[int]]:
     ]
 
 
+def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The example in new tensors: torch notes on those that it traces what is dynamic."""
+    copied: Arguments = pytree.tree_map_only(Tensor, torch.clone, (args, kwargs))
+    return copied
+
+
 def _doubled(args: tuple[Any, ...], kwargs: dict[str, Any], limited: Sequence[Sequence[int]]) -> Arguments:
-    """The example twice along these dimensions of its inputs."""
-    leaves, tree = pytree.tree_flatten((args, kwargs))
+    """Copies of the example, twice along these dimensions of its inputs."""
+    leaves, tree = pytree.tree_flatten(_copied(args, kwargs))
     for at, dimensions in enumerate(limited):
         for dimension in dimensions:
             leaves[at] = torch.cat((leaves[at], leaves[at]), dimension)

@@ -207,7 +207,7 @@ class OnnxOperator:
             like = inputs[_FORMS[self.use].like]
             given = [_empty(like) if value is None else value for value in inputs]
             if self.use == "bag":
-                given[2] = _weights(given[2], like)
+                given[2] = _weights(given[2], tensors)
             return self._node(len(tensors))(*given, **self.attributes(*arguments))
 
         return translate
@@ -233,14 +233,15 @@ class OnnxOperator:
 
 def _empty(like: Any) -> Any:
     """An empty tensor in the float type of another."""
-    return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, _row_type(like).numpy())))
+    kind = np.float16 if like.dtype == ir.DataType.FLOAT16 else np.float32
+    return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, kind)))
 
 
-def _weights(weights: Any, like: Any) -> Any:
-    """Sample weights in the type of the rows, which the node takes alone, as a table may be stored in another float."""
-    kind = _row_type(like)
+def _weights(weights: Any, tensors: Sequence[Any]) -> Any:
+    """Sample weights in the type of the rows, which the node takes alone, as a table may be stored in another float.
+
+    That is the type of the last packed tensor of floats: an order of rows stands behind the cores.
+    """
+    floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+    kind = next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)
     return weights if weights.dtype in (kind, None) else opset18.Cast(weights, to=int(kind))
-
-
-def _row_type(like: Any) -> ir.DataType:
-    return ir.DataType.FLOAT16 if like.dtype == ir.DataType.FLOAT16 else ir.DataType.FLOAT

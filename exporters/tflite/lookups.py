@@ -97,7 +97,10 @@ def _gather_nd(model: Any, origins: Origins, number: int, operator: Any) -> Look
     origin, (_, shape) = origins.of(number, table), _shapes(model, number, table, ids)
     if origin is None or not len(shape):
         return None
-    return Lookup("GATHER_ND", operator, origin, tuple(range(numbers(shape)[-1])), ids)
+    axes, rank = numbers(shape)[-1], len(numbers(origins.tensor(origin).shape))
+    if not 0 <= axes <= rank:
+        raise ValueError(f"GATHER_ND along {axes} axes of {rank}")
+    return Lookup("GATHER_ND", operator, origin, tuple(range(axes)), ids)
 
 
 def _embedding_lookup(model: Any, origins: Origins, number: int, operator: Any) -> Lookup | None:

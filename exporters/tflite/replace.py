@@ -32,7 +32,8 @@ from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.placed import Placed
 from edge_embed.exporters.tflite.splice import take_over, tensor_at
 from edge_embed.exporters.tflite.tables import ForeignTable
-from edge_embed.exporters.tflite.tied import Head, add_head
+from edge_embed.exporters.tflite.tied import Head
+from edge_embed.exporters.tflite.tied_products import add_head
 from edge_embed.exporters.tflite.uses import Layout, add_use, choose_layouts, layouts_json
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.packed.form import Packed

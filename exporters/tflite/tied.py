@@ -10,15 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edge_embed.compression.fitted import Stored
 from edge_embed.exporters.tflite.calls import numbers, operator_name
 from edge_embed.exporters.tflite.dequantize import kind_of
-from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.origins import Origin, Origins, tensor_of
-from edge_embed.exporters.tflite.splice import tensor_at
-from edge_embed.exporters.tflite.uses import add_use
 
-_NO_BIAS = -1
+NO_BIAS = -1
 _ACTIVATIONS = range(4)  # none and the three of ReLU, which ADD has too
 
 
@@ -41,7 +37,7 @@ class Head:
     row_axis: int
     hidden: int
     keeps_shape: bool
-    bias: int = _NO_BIAS
+    bias: int = NO_BIAS
     activation: int = 0
 
     @property
@@ -68,7 +64,7 @@ def find_head(model: Any, origins: Origins, number: int, operator: Any) -> Head 
 
 def _fully_connected(graph: Any, operator: Any, origin: Origin, hidden: int, ranks: tuple[int, int]) -> Head | None:
     options, (_, _, *bias) = operator.builtinOptions, numbers(operator.inputs)
-    number = bias[0] if bias else _NO_BIAS
+    number = bias[0] if bias else NO_BIAS
     is_float = number < 0 or kind_of(tensor_of(graph, number)) == "float32"
     if options.weightsFormat or options.fusedActivationFunction not in _ACTIVATIONS or ranks[0] != 2 or not is_float:
         return None
@@ -83,28 +79,3 @@ def _batch_matmul(graph: Any, operator: Any, origin: Origin, hidden: int, ranks:
 
 
 _KINDS: Mapping[str, Callable[..., Head | None]] = {"FULLY_CONNECTED": _fully_connected, "BATCH_MATMUL": _batch_matmul}
-
-
-def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, layout: str) -> tuple[Tensor, str | None]:
-    """Add the product with all rows of a packed table.
-
-    Hidden states may get other sizes than the file has, from an app.
-
-    Returns:
-        The result, and the line of this use for the delegate, as of `add_use`.
-    """
-    given, dim = tensor_at(graph, head.hidden), stored.plain.embedding_dim
-    rank = len(given.shape)
-    dynamic = Tensor(given.index, given.name, given.dtype, (*(-1,) * (rank - 1), dim))
-    flat = dynamic if rank == 2 else added.reshape(dynamic, (-1, dim))
-    if stored.rotation is not None:
-        rotation = added.cast(added.constant(stored.rotation, stored.rotation.dtype.name), "float32")
-        flat = added.products(flat, rotation)
-    (made,), line = add_use(added, "logits", name, stored.plain, layout, [flat])
-    if head.bias != _NO_BIAS or head.activation:
-        bias = added.constant(0, "float32") if head.bias == _NO_BIAS else tensor_at(graph, head.bias)
-        made = added.binary("ADD", made, bias, fusedActivationFunction=head.activation)
-    if head.keeps_shape and rank != 2:
-        count = stored.plain.num_embeddings
-        made = added.reshape_like(made, added.sum(dynamic, [rank - 1]), count)
-    return made, line

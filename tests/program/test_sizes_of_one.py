@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+import edge_embed
+from edge_embed import workflow
 from edge_embed.program import sizes_of_one
 from edge_embed.program.capture import trace
 
@@ -42,6 +44,12 @@ def shapes(model: nn.Module, **inputs: torch.Tensor) -> list[list[object]]:
 
 def test_output_of_a_batch_of_one_has_a_dynamic_batch():
     assert shapes(Positions(), ids=IDS) == [[None, None, 8]]
+
+
+def test_example_of_the_saved_model_stays_that_of_the_user(tmp_path):
+    edge_embed.save(Positions(), tmp_path / "m.pt", example_inputs=IDS)
+    (example,) = workflow.load(tmp_path / "m.pt").example_inputs
+    assert torch.equal(example, IDS)
 
 
 def test_trace_of_a_batch_of_one_gives_the_numbers_of_any_batch():
