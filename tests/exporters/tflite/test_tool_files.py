@@ -14,6 +14,7 @@ from tool_files import DIM, FORMS, INT8, ROWS, TABLE, ToolFile, gather, move_beh
 
 import edge_embed
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.tflite.calls import operator_name
 from edge_embed.exporters.tflite.foreign import read_foreign
 from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.inspection.tflite_file import inspect_tflite
@@ -158,6 +159,18 @@ class TestOutside:
 
         with pytest.raises(BadInputError, match=r"is damaged .*buffer 1 ends at byte"):
             read_foreign(changed(write_form(tmp_path / "a.tflite", "litert-torch"), move))
+
+    @pytest.mark.parametrize("axes", [3, 1 << 25, -1])
+    def test_read_foreign_gather_nd_of_more_axes_than_the_table_has_is_damage(self, tmp_path, axes):
+        from foreign_files import change as changed
+
+        def index(model):
+            (graph,) = model.subgraphs
+            (found,) = [each for each in graph.operators if operator_name(model, each) == "GATHER_ND"]
+            graph.tensors[found.inputs[1]].shape = [4, axes]
+
+        with pytest.raises(BadInputError, match=f"is damaged .*GATHER_ND along {axes} axes of 2"):
+            read_foreign(changed(write_form(tmp_path / "a.tflite", "tensorflow gather_nd"), index))
 
     def test_read_foreign_external_buffer_is_read_from_its_file(self, tmp_path, external):
         rows = read_dense_tables(external("weights.bin"))["table"]
