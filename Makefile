@@ -1,6 +1,7 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
 # make test      all quick tests, Python and C++
+# make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      style, types and import rules
 # make clean     remove what the others made
 #
@@ -20,7 +21,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo test lint clean
+.PHONY: install demo test test-cpp lint clean
 
 install: .venv/installed
 
@@ -33,9 +34,12 @@ install: .venv/installed
 demo: install
 	$(BIN)/python samples/next_word/demo.py
 
-# The C++ tests are among them (tests/runtime_ops/test_cpp.py), plain and with sanitizers.
+# The C++ tests are among them (tests/runtime_ops/test_cpp.py) as users get the library; with sanitizers they are slow.
 test: install
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
+
+test-cpp: install
+	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'
 
 # The exporters are part of the package only in the wheel, so types are checked there.
 lint: install

@@ -62,9 +62,9 @@ inline Value Sum(const std::vector<Value>& terms) {
 }
 
 inline Value Dot(const std::vector<Value>& a, const std::vector<Value>& b) {
-  std::vector<Value> terms;
-  for (size_t i = 0; i < a.size(); ++i) terms.push_back(a[i] * b[i]);
-  return Sum(terms);
+  Total total;
+  for (size_t i = 0; i < a.size(); ++i) total.Add(a[i] * b[i]);
+  return total.After(a.size());
 }
 
 }  // namespace edge_embed::testing

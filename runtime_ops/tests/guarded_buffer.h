@@ -1,5 +1,5 @@
 // Memory whose last byte is followed by a page that no one may touch: one byte read or written past the end
-// ends the process.
+// ends the process. AddressSanitizer sees one byte before the beginning as well.
 #ifndef EDGE_EMBED_TESTS_GUARDED_BUFFER_H_
 #define EDGE_EMBED_TESTS_GUARDED_BUFFER_H_
 
@@ -10,6 +10,13 @@
 #include <vector>
 
 #include "tests/check.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) static_cast<void>(0)
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) static_cast<void>(0)
+#endif
 
 namespace edge_embed::testing {
 
@@ -24,6 +31,7 @@ class GuardedBuffer {
     base_ = static_cast<unsigned char*>(memory);
     CHECK(mprotect(base_ + pages * page, page, PROT_NONE) == 0);
     data_ = base_ + pages * page - size;
+    ASAN_POISON_MEMORY_REGION(base_, static_cast<size_t>(data_ - base_));
   }
 
   explicit GuardedBuffer(const std::vector<unsigned char>& content) : GuardedBuffer(content.size()) {
@@ -32,7 +40,10 @@ class GuardedBuffer {
 
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
-  ~GuardedBuffer() { munmap(base_, mapped_); }
+  ~GuardedBuffer() {
+    ASAN_UNPOISON_MEMORY_REGION(base_, mapped_);
+    munmap(base_, mapped_);
+  }
 
   unsigned char* data() const { return data_; }
 

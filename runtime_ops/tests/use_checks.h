@@ -42,26 +42,32 @@ struct BagCase {
   std::vector<double> weights;  // empty: none
 };
 
-// Bags of a column by the definition, and the sum of magnitudes.
+// A bag by the definition, and the sums of magnitudes.
 template <class Case>
-void ExpectedBag(const Case& made, const BagCase& bags, BagMode mode, size_t bag, size_t column,
-                 double* exact, double* magnitude) {
+void ExpectedBag(const Case& made, const BagCase& bags, BagMode mode, size_t bag, std::vector<double>* exact,
+                 std::vector<double>* magnitude) {
   int64_t counted = 0;
-  *exact = *magnitude = 0;
+  exact->assign(made.columns(), 0.0);
+  magnitude->assign(made.columns(), 0.0);
   for (size_t i = static_cast<size_t>(bags.offsets[bag]); i < static_cast<size_t>(bags.offsets[bag + 1]);
        ++i) {
     if (bags.ids[i] == made.table().padding_idx) continue;
     const double weight = bags.weights.empty() ? 1.0 : bags.weights[i];
-    const double term = weight * made.Row(bags.ids[i])[column];
-    *magnitude += std::fabs(weight) * made.Row(bags.ids[i], true)[column];
-    if (mode == BagMode::kMax) {
-      *exact = counted == 0 || term > *exact ? term : *exact;
-    } else {
-      *exact += term;
+    const std::vector<double> row = made.Row(bags.ids[i]), absolute = made.Row(bags.ids[i], true);
+    for (size_t c = 0; c < row.size(); ++c) {
+      const double term = weight * row[c];
+      (*magnitude)[c] += std::fabs(weight) * absolute[c];
+      if (mode == BagMode::kMax) {
+        (*exact)[c] = counted == 0 || term > (*exact)[c] ? term : (*exact)[c];
+      } else {
+        (*exact)[c] += term;
+      }
     }
     ++counted;
   }
-  if (mode == BagMode::kMean && counted > 0) *exact /= static_cast<double>(counted);
+  if (mode == BagMode::kMean && counted > 0) {
+    for (double& number : *exact) number /= static_cast<double>(counted);
+  }
 }
 
 template <class Case>
@@ -82,10 +88,10 @@ void CheckBag(const Case& made, const BagCase& given, BagMode mode, ee_type type
   BagCase stored = given;
   stored.weights = weights.values();
   for (size_t bag = 0; bag < count; ++bag) {
+    std::vector<double> exact, magnitude;
+    ExpectedBag(made, stored, mode, bag, &exact, &magnitude);
     for (size_t c = 0; c < made.columns(); ++c) {
-      double exact, magnitude;
-      ExpectedBag(made, stored, mode, bag, c, &exact, &magnitude);
-      CHECK(Rounded(ReadOutput(output.data(), type, bag * made.columns() + c), exact, magnitude, type));
+      CHECK(Rounded(ReadOutput(output.data(), type, bag * made.columns() + c), exact[c], magnitude[c], type));
     }
   }
 }

@@ -1,4 +1,4 @@
-"""The C++ tests of ``runtime_ops/tests``, compiled as users get the library (sanitizers: `make test-cpp`)."""
+"""The C++ tests of ``runtime_ops/tests``, compiled as users get the library and with sanitizers."""
 
 import subprocess
 import sys
@@ -38,6 +38,29 @@ def test_cpp(cmake_build):
         "symbols_of_edge_embed_tflite",
         "symbols_of_edge_embed_training",
         "isa_objects",
+    ]:
+        assert name in output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
+def test_cpp_with_sanitizers(cmake_build):
+    """AddressSanitizer and UndefinedBehaviorSanitizer find nothing but the faults that are planted."""
+    output = run_ctest(cmake_build("-DEDGE_EMBED_TESTS=ON", "-DEDGE_EMBED_SANITIZE=ON"))
+    for name in [
+        "test_dpq_gather",
+        "test_ant_gather",
+        "test_tt",
+        "test_training",
+        "test_training_portable",
+        "fuzz_dpq_portable",
+        "fuzz_ant_reference",
+        "fuzz_tt",
+        "fuzz_tflite",
+        "register_of_edge_embed_ops",
+        "planted_after_portable",
+        "planted_before_reference",
+        "planted_overflow",
     ]:
         assert name in output
 
