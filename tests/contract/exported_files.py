@@ -1,0 +1,161 @@
+"""The golden tables as files of every kind: names, operators and attributes in words, and content as hashes.
+
+What a file says of the version that wrote it is left out of its hash.
+"""
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import onnx
+import torch
+from onnx import helper, numpy_helper
+from torch import Tensor, nn
+
+import edge_embed
+from edge_embed import workflow
+from edge_embed.inspection.tflite_file import read_tflite
+from edge_embed.layers.bag import bag_of
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
+from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT, load_tables, save_tables
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+_EXAMPLE = torch.tensor([[0, 1], [1, 0]])
+_MODES = ("sum", "mean", "max")
+_HASH = re.compile(r"[0-9a-f]{64}")
+# Heads in TFLite are converted by another tool, for two seconds each: those of one file of every method.
+_HEADS_IN_TFLITE = ("ant_v1", "dpq_v1", "tt_v1")
+
+
+class Uses(nn.Module):
+    """All uses of tables: rows, a bag in another mode for each, and with heads logits and the largest of them."""
+
+    def __init__(self, tables: Mapping[str, Packed], with_heads: bool) -> None:
+        super().__init__()
+        named = {name.replace(".", "_"): table for name, table in tables.items()}
+        layers = {name: _layer(table) for name, table in named.items()}
+        bags = zip(named.items(), _MODES, strict=False)
+        self.rows = nn.ModuleDict(layers)
+        self.bags = nn.ModuleDict({name: bag_of(_layer(table), mode) for (name, table), mode in bags})
+        heads = layers if with_heads else {}
+        self.heads = nn.ModuleDict({name: edge_embed.TiedOutput(layer) for name, layer in heads.items()})
+
+    def forward(self, ids: Tensor) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, table in self.rows.items():
+            rows = found[f"{name}_rows"] = table(ids)
+            found[f"{name}_bag"] = self.bags[name](ids)
+            if name in self.heads:
+                head = self.heads[name]
+                found[f"{name}_logits"] = head(rows)
+                found[f"{name}_largest"], found[f"{name}_largest_ids"] = head.topk(rows, 2)  # type: ignore[operator]
+        return found
+
+
+def _layer(table: Packed) -> CompressedEmbedding:
+    if isinstance(table, PackedANT):
+        return edge_embed.ANTEmbedding.from_packed(table)
+    if isinstance(table, PackedTT):
+        is_ring = table.cores[0].shape[1] > 1
+        return (edge_embed.TREmbedding if is_ring else edge_embed.TTEmbedding).from_packed(table)
+    assert isinstance(table, PackedDPQ)
+    is_scaled = table.row_scales is not None or table.unused_columns > 0
+    return (ScaledDPQEmbedding if is_scaled else edge_embed.DPQEmbedding).from_packed(table)
+
+
+def packed_lines() -> Iterator[str]:
+    """Hashes of what we write today of the tables in the golden files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for golden in sorted(GOLDEN.glob("*.safetensors")):
+            save_tables(Path(folder, golden.name), load_tables(golden))
+            yield f"{golden.name} sha256 {_sha256(Path(folder, golden.name).read_bytes())}"
+
+
+def onnx_lines() -> Iterator[str]:
+    """Golden tables and golden programs as ONNX files."""
+    for name, model in [*_table_models("onnx"), *_programs()]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.onnx")
+            workflow.export(model, "onnx", path, _EXAMPLE if isinstance(model, nn.Module) else None, open=False)
+            yield from (_shown(name, line) for line in _onnx_file(onnx.load(path)))
+
+
+def tflite_lines() -> Iterator[str]:
+    """The same as TFLite files."""
+    for name, model in [*_table_models("tflite"), *_programs()]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.tflite")
+            workflow.export(model, "tflite", path, _EXAMPLE if isinstance(model, nn.Module) else None, open=False)
+            yield from (_shown(name, line) for line in _tflite_file(path))
+
+
+def _table_models(target: str) -> Iterator[tuple[str, nn.Module]]:
+    for golden in sorted(GOLDEN.glob("*.safetensors")):
+        tables = load_tables(golden)
+        with_heads = target == "onnx" or golden.stem in _HEADS_IN_TFLITE
+        sizes = {name: len(table.tensors()) for name, table in tables.items()}
+        for size in sorted(
+            set(sizes.values())
+        ):  # tables of one method share a body in ONNX, which takes as many tensors
+            part = {name: table for name, table in tables.items() if sizes[name] == size}
+            yield f"{golden.stem} {' '.join(part)}", Uses(part, with_heads).eval()
+
+
+def _programs() -> Iterator[tuple[str, Path]]:
+    yield from ((golden.stem, golden) for golden in sorted(GOLDEN.glob("*.pt")))
+
+
+def _onnx_file(model: onnx.ModelProto) -> Iterator[str]:
+    model.ClearField("producer_version")
+    yield f"IR version {model.ir_version}, producer {model.producer_name}, graph {model.graph.name}"
+    yield from (f"opset {opset.domain or 'ai.onnx'} {opset.version}" for opset in model.opset_import)
+    yield from (f"metadata {entry.key} {entry.value}" for entry in model.metadata_props)
+    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+        yield from (f"{kind} {value.name} {_onnx_type(value.type.tensor_type)}" for value in values)
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        yield f"tensor {tensor.name} {array.dtype}{list(array.shape)} {_sha256(array.tobytes())}"
+    yield from (f"node {_onnx_node(node)}" for node in model.graph.node)
+    for function in model.functions:
+        attributes = [*function.attribute, *(attribute.name for attribute in function.attribute_proto)]
+        yield f"function {function.domain}::{function.name}({', '.join([*function.input, *sorted(attributes)])})"
+        yield f"body of {function.name} {_sha256(function.SerializeToString(deterministic=True))}"
+    yield f"sha256 {_sha256(model.SerializeToString(deterministic=True))}"
+
+
+def _onnx_type(kind: onnx.TypeProto.Tensor) -> str:
+    sizes = [size.dim_param or str(size.dim_value) for size in kind.shape.dim]
+    return f"{onnx.TensorProto.DataType.Name(kind.elem_type)}[{', '.join(sizes)}]"
+
+
+def _onnx_node(node: onnx.NodeProto) -> str:
+    values = ((attribute.name, helper.get_attribute_value(attribute)) for attribute in node.attribute)
+    attributes = {name: _sha256(value.SerializeToString(deterministic=True)) if hasattr(value, "SerializeToString")
+                  else value for name, value in values}  # fmt: skip
+    shown = "".join(f" {name}={value}" for name, value in sorted(attributes.items()))
+    kind = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    return f"{node.name} {kind}({', '.join(node.input)}) -> {', '.join(node.output)}{shown}"
+
+
+def _tflite_file(path: Path) -> Iterator[str]:
+    model = read_tflite(path)
+    yield from (f"operator {name} {count}" for name, count in sorted(model.operators.items()))
+    for key, value in sorted(model.metadata.items()):
+        yield from (f"metadata {key} {text}" for text in value.splitlines())
+    for kind, ports in (("input", model.inputs), ("output", model.outputs)):
+        yield from (f"{kind} {port.name} {port.dtype}{list(port.shape)}" for port in ports)
+    yield from (f"signature {name} {' '.join(port.name for port in ports)}" for name, ports in model.signatures.items())
+    yield from (f"tensor {name} {model.sha256(name)}" for name in sorted(model.tensors))
+    yield f"sha256 {_sha256(path.read_bytes())}"
+
+
+def _shown(name: str, line: str) -> str:
+    """A line that says which file it is of, with a quarter of every hash."""
+    return f"{name}: {_HASH.sub(lambda found: found[0][:16], line)}"
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
