@@ -35,7 +35,7 @@ from edge_embed.validation.fresh import measure_fresh
 from edge_embed.validation.submodel import copy_tensors, cut_out
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
-from edge_embed.validation.timing import BoundSession, Contender, Feeds, Times, ratio_of_blocks, time_rounds
+from edge_embed.validation.timing import Contender, Feeds, Times, ratio_of_blocks, ready_session, time_rounds
 
 BASE, CANDIDATE = "base", "candidate"
 RULES = (
@@ -44,7 +44,9 @@ RULES = (
     "slower by more than the threshold is measured again, four times as long, and that counts; median ratio with the "
     "95 % interval of a bootstrap over blocks and the rounds in them"
 )
-METHOD = f"CPU clock of the one thread that runs; I/O binding with outputs allocated before; {RULES}"
+METHOD = (
+    f"CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); {RULES}"
+)
 # Where buffers lie can favour one side by 15 % for as long as they live, which more rounds do not show.
 _BLOCKS = 10
 _WARMUP = 2
@@ -191,12 +193,12 @@ def _bind(
     feeds: Feeds,
     calls: int,
     touch: Callable[[ort.InferenceSession], None] = lambda session: None,
-) -> BoundSession:
+) -> Contender:
     """A session of a side's file; ``touch`` is done with it first."""
     model, path = files[side]
     session = model.open(path)
     touch(session)
-    return BoundSession(session, feeds, calls)
+    return ready_session(session, feeds, calls)
 
 
 def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:

@@ -28,7 +28,16 @@ from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.submodel import Submodel
-from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, ratios_of, time_rounds
+from edge_embed.validation.timing import (
+    METHOD,
+    BoundSession,
+    Feeds,
+    Times,
+    ratio_of,
+    ratios_of,
+    ready_session,
+    time_rounds,
+)
 
 EMPTY = "empty call"
 ORIGINAL = "original"
@@ -115,7 +124,7 @@ def measure_model(
     if original is not None:
         files[ORIGINAL] = original, False
     bound = {
-        name: BoundSession(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
+        name: ready_session(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
         for name, (path, portable) in files.items()
     }
     times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)

@@ -40,7 +40,7 @@ def main(model: str, folder: Path, iterations: int, threads: int, delegate: str 
             (folder / f"{number}.error").write_text(str(error), encoding="utf-8")
         else:
             times = times or seconds
-            np.savez(folder / f"{number}.out.npz", *outputs)
+            np.savez(folder / f"{number}.out.npz", *map(_plain, outputs))
     result = {"versions": {package: metadata.version(package), "numpy": np.__version__}, "create": create}
     result["kernels"] = _count_kernels(runtime, model, delegate)
     (folder / "result.json").write_text(json.dumps({**result, "calls": times}), encoding="utf-8")
@@ -145,6 +145,14 @@ def _output(interpreter: Any, detail: dict[str, Any]) -> Any:
     if 0 in now["shape"]:
         return np.empty(now["shape"], now["dtype"])
     return interpreter.get_tensor(detail["index"])
+
+
+def _plain(values: Any) -> Any:
+    """Texts, which runtimes give as objects, as letters of a fixed number, which files hold."""
+    if values.dtype.kind != "O":
+        return values
+    texts = [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
+    return np.array(texts, dtype=str).reshape(values.shape)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import Rewritten, rewrite
 from edge_embed.validation.pair.stored import packed_tables
 from edge_embed.validation.pair.structure import compare_structure
+from edge_embed.validation.pair.texts import texts_of_onnx
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -105,7 +106,7 @@ def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:
     functions = [(each.domain, each.name) for each in model.functions if each.domain != DOMAIN]
     walked = onnx.inliner.inline_selected_functions(model, functions) if functions else model
     outputs = tuple(value.name for value in model.graph.output)
-    return Ports(declared_inputs(model), outputs, rows_reached(walked, tables))
+    return Ports(declared_inputs(model), outputs, rows_reached(walked, tables), texts_of_onnx(model))
 
 
 def session_run(path: Path, names: Sequence[str]) -> Run:

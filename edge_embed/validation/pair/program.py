@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from edge_embed.lowering.graph import METHODS, LoweredProgram
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
+from edge_embed.validation.pair.texts import Texts
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Ports:
     inputs: tuple[ProgramInput, ...]
     output_names: tuple[str, ...]
     id_rows: Mapping[str, int]
+    texts: Texts
 
 
 def pair_program(
@@ -59,21 +62,27 @@ def pair_program(
     """
     path, run = original
     names = [declared.name for declared in ports.inputs]
-    module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows)
-    first = _first_example(module, ports)
+    module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows, ports.texts)
+    first, module.texts = _first_example(module, ports)
     dense = Program(module, ports.inputs, ports.output_names, first, source=path)
-    module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows)
+    module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows, module.texts)
     program = PairProgram(module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair)
     return program, LoweredProgram(program, {name: stored.plain for name, stored in tables.items()}, ())
 
 
-def _first_example(module: FileModule, ports: Ports) -> tuple[Tensor, ...]:
-    """The first inputs that the original runs on; where there are none, those that a validation says the reason of."""
-    tried = list(examples(ports.inputs, ports.id_rows, np.random.default_rng(0)))
-    for inputs in tried:
+def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], Texts]:
+    """The first inputs that the original runs on, and what their texts are drawn from.
+
+    Where there are none, those that a validation says the reason of.
+    """
+    random = np.random.default_rng(0)
+    choices = ports.texts.choices() if any(each.holds_texts for each in ports.inputs) else (ports.texts,)
+    drawn = ([(inputs, texts) for inputs in examples(ports.inputs, ports.id_rows, texts, random)] for texts in choices)
+    tried = list(chain.from_iterable(zip(*drawn, strict=True)))
+    for inputs, texts in tried:
         with suppress(Exception):  # whatever the runtime raises
             module(*inputs)
-            return inputs
+            return inputs, texts
     return tried[0]
 
 

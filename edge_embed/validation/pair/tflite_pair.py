@@ -27,7 +27,7 @@ from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import located, parse_manifest
 from edge_embed.packed.methods import METHODS
-from edge_embed.program.program import ProgramInput, Sizes
+from edge_embed.program.program import TEXT, ProgramInput, Sizes
 from edge_embed.report.promise import Promise, parse_promises
 from edge_embed.report.results import Check
 from edge_embed.targets.tflite.litert import LiteRtModel
@@ -35,6 +35,7 @@ from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import no_table
+from edge_embed.validation.pair.texts import Texts, texts_of_tflite
 from edge_embed.validation.pair.tflite_structure import compare_files
 
 _SAMPLE = 256  # rows that tell which rotation is that of a table
@@ -90,11 +91,12 @@ def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairPro
     with tempfile.TemporaryDirectory() as folder:
         expected, reconstructed = Path(folder) / "expected.tflite", Path(folder) / "reconstructed.tflite"
         texts = {key: model.metadata[key] for key in (FIDELITY_KEY,) if key in model.metadata}
+        file = read_foreign(original)
+        ports, fixed = _ports(original, first, stored, texts_of_tflite(file.model))
         by_table = {table: stored[name] for name, table in names.items()}
         in_order = {table: by_table[table] for table in every if table in by_table}
-        replace_in(read_foreign(original), expected, in_order, _layout(stored, model), force=True, texts=texts)
+        replace_in(file, expected, in_order, _layout(stored, model), force=True, texts=texts)
         substituted = _substitute(original, reconstructed, {names[name]: each for name, each in stored.items()}, every)
-        ports, fixed = _ports(original, first, stored)
         pair = TflitePair(
             original, stored, dense, promises, compare_files(compressed, expected), fixed, first.operators, substituted
         )
@@ -206,7 +208,7 @@ def _runner(path: Path) -> Run:
     return run
 
 
-def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored]) -> tuple[Ports, list[Sizes]]:
+def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored], texts: Texts) -> tuple[Ports, list[Sizes]]:
     """Inputs as calls give them, and the sizes that signatures have, where there are several."""
     names, several = LiteRtModel(original).input_names, list(model.signatures.values())[: _most(model)]
     first = {port.name: port for port in several[0]} if several else dict(zip(names, model.inputs, strict=True))
@@ -222,7 +224,7 @@ def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored]) -> 
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
-    return Ports(inputs, outputs, dict.fromkeys(ids, rows)), fixed
+    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts), fixed
 
 
 def _most(model: TfliteModel) -> int | None:
@@ -231,9 +233,9 @@ def _most(model: TfliteModel) -> int | None:
 
 
 def _declared(original: Path, name: str, port: PortInfo, others: Sequence[Sequence[Any]]) -> ProgramInput:
-    dtype = getattr(torch, str(port.dtype), None)
+    dtype = TEXT if port.dtype == "string" else getattr(torch, str(port.dtype), None)
     if not isinstance(dtype, torch.dtype):
-        expected = "expected numbers: a model of such inputs is not validated"
+        expected = "expected numbers or texts: a model of such inputs is not validated"
         raise BadInputError(f"{original}: input {name}: got {port.dtype}, {expected}")
     shape: list[int | str] = []
     for axis, size in enumerate(port.shape or []):
