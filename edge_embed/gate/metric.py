@@ -87,7 +87,7 @@ def _session(path: Path) -> Run:
 
 def _training_form(program: Program) -> Run:
     def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
-        inputs = [
+        inputs: list[Any] = [
             as_texts(np.asarray(feeds[declared.name]))
             if declared.holds_texts
             else torch.from_numpy(np.array(feeds[declared.name])).to(declared.dtype)

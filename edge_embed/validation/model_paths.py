@@ -283,7 +283,9 @@ def _is_float(values: NDArray[Any]) -> bool:
 
 
 def _not_numbers(values: NDArray[Any]) -> str:
-    wrong = np.argwhere(np.isnan(values)) if not holds_texts(values) else ()
+    if holds_texts(values):
+        return ""
+    wrong = np.argwhere(np.isnan(values))
     return f"{len(wrong)} NaN values, the first at {wrong[0].tolist()}" if len(wrong) else ""
 
 
