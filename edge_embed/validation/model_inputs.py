@@ -167,7 +167,7 @@ class _Plan:
     def draw(self, program: Program, random: np.random.Generator, bounds: Mapping[str, int]) -> tuple[Any, ...]:
         if self.distribution is None:
             return program.example_inputs
-        inputs = []
+        inputs: list[Any] = []
         shapes = {declared.name: self._shape(declared) for declared in program.inputs}
         offsets = bag_offsets(program)
         for declared, example in zip(program.inputs, program.example_inputs, strict=True):

@@ -19,8 +19,8 @@ from edge_embed.steps import step
 METHOD = (
     "CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); "
     "contenders in random order within each round, on the same ids, drawn anew for every call and round; all rows were "
-    "read once before, so tables are in memory, and as much of them in the caches as their size allows; median ratio with 95 % "
-    "bootstrap interval"
+    "read once before, so tables are in memory, and as much of them in the caches as their size allows; "
+    "median ratio with 95 % bootstrap interval"
 )
 _RESAMPLES = 1000
 

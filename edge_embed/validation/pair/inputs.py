@@ -15,6 +15,7 @@ from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.model_file import dtype_name
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
+from edge_embed.validation.pair.sizes import combinations
 from edge_embed.validation.pair.texts import Texts
 
 _AXES = ("batch", "sequence")
@@ -87,13 +88,25 @@ def example_sizes(inputs: Iterable[ProgramInput]) -> dict[str, int]:
 
 
 def examples(
-    inputs: Sequence[ProgramInput], rows: Mapping[str, int], texts: Texts, random: np.random.Generator
+    inputs: Sequence[ProgramInput],
+    rows: Mapping[str, int],
+    texts: Texts,
+    likely: Sequence[int],
+    random: np.random.Generator,
 ) -> Iterator[tuple[Any, ...]]:
-    """Inputs to try one after the other: a model may want more of its inputs than it says."""
+    """Inputs to try one after the other: a model may want more of its inputs than it says.
+
+    Args:
+        inputs: as they are declared.
+        rows: of the tables that they reach, by name.
+        texts: what texts are drawn from.
+        likely: sizes that the model may fix and not declare.
+        random: where values come from.
+    """
     sizes = example_sizes(inputs)
     ones = summed(dict.fromkeys(sizes, 1))
 
-    def drawn(most: Mapping[str, int]) -> tuple[Any, ...]:
+    def drawn(most: Mapping[str, int], sizes: Sizes) -> tuple[Any, ...]:
         return tuple(_drawn(each, each.sizes(sizes), most.get(each.name, 2), texts, random) for each in inputs)
 
     def of_ones(sizes: Sizes) -> tuple[Any, ...]:
@@ -103,10 +116,11 @@ def examples(
             for each, shape in zip(inputs, shapes, strict=True)
         )
 
-    yield drawn(rows)
-    yield drawn({})
+    yield drawn(rows, sizes)
+    yield drawn({}, sizes)
     yield of_ones(sizes)
     yield of_ones(ones)
+    yield from (drawn(rows, summed(more)) for more in combinations(tuple(sizes), likely))
 
 
 def _drawn(

@@ -37,8 +37,13 @@ class FileModule(ProgramModule):
         id_rows: Mapping[str, int],
         texts: Texts,
     ) -> None:
-        super().__init__(graph, weights)
+        super().__init__(graph, {})  # names of tables may be none that a module can have
+        self._weights = weights
         self._names, self._run, self.id_rows, self.texts = names, run, id_rows, texts
+
+    def weight(self, name: str) -> Tensor:
+        """A tensor of a packed table."""
+        return self._weights[name]
 
     def forward(self, *inputs: Any) -> Any:
         """The outputs of the file: tensors, and arrays of texts.

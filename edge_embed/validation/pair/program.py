@@ -1,9 +1,9 @@
 """Two files as validation takes a model: a program that a runtime runs, and its packed tables."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from edge_embed.program.program import Program, ProgramInput
 from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
 from edge_embed.validation.pair.texts import Texts
+
+_SECONDS = 20  # for sizes that a model runs with
 
 
 @dataclass
@@ -34,12 +36,21 @@ class PairProgram(Program):
 
 @dataclass(frozen=True)
 class Ports:
-    """Inputs and outputs of an original."""
+    """Inputs and outputs of an original.
+
+    Attributes:
+        inputs: as it declares them.
+        output_names: in its order.
+        id_rows: of the inputs that hold ids: rows of the smallest table that they reach.
+        texts: what inputs of texts are drawn from.
+        likely_sizes: what it may fix the sizes of its inputs to without declaring them.
+    """
 
     inputs: tuple[ProgramInput, ...]
     output_names: tuple[str, ...]
     id_rows: Mapping[str, int]
     texts: Texts
+    likely_sizes: Sequence[int]
 
 
 def pair_program(
@@ -77,13 +88,18 @@ def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], T
     """
     random = np.random.default_rng(0)
     choices = ports.texts.choices() if any(each.holds_texts for each in ports.inputs) else (ports.texts,)
-    drawn = ([(inputs, texts) for inputs in examples(ports.inputs, ports.id_rows, texts, random)] for texts in choices)
-    tried = list(chain.from_iterable(zip(*drawn, strict=True)))
-    for inputs, texts in tried:
-        with suppress(Exception):  # whatever the runtime raises
-            module(*inputs)
-            return inputs, texts
-    return tried[0]
+    drawn = (examples(ports.inputs, ports.id_rows, texts, ports.likely_sizes, random) for texts in choices)
+    first, end = None, time.monotonic() + _SECONDS
+    for every in zip(*drawn, strict=True):
+        for inputs, texts in zip(every, choices, strict=True):
+            first = first or (inputs, texts)
+            with suppress(Exception):  # whatever the runtime raises
+                module(*inputs)
+                return inputs, texts
+        if time.monotonic() > end:
+            break
+    assert first is not None
+    return first
 
 
 def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -> tuple[fx.Graph, dict[str, Tensor]]:

@@ -18,7 +18,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.exporters.tflite.dpq import TfliteTable
 from edge_embed.exporters.tflite.flatbuffer import load_schema
-from edge_embed.exporters.tflite.foreign import damaged, read_foreign
+from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.replace import manifest_names, read_dense_tables, replace_in
 from edge_embed.exporters.tflite.uses import choose_layouts, read_tensors
@@ -35,7 +35,8 @@ from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import no_table
-from edge_embed.validation.pair.texts import Texts, texts_of_tflite
+from edge_embed.validation.pair.sizes import sizes_in_tflite
+from edge_embed.validation.pair.texts import texts_of_tflite
 from edge_embed.validation.pair.tflite_structure import compare_files
 
 _SAMPLE = 256  # rows that tell which rotation is that of a table
@@ -92,7 +93,7 @@ def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairPro
         expected, reconstructed = Path(folder) / "expected.tflite", Path(folder) / "reconstructed.tflite"
         texts = {key: model.metadata[key] for key in (FIDELITY_KEY,) if key in model.metadata}
         file = read_foreign(original)
-        ports, fixed = _ports(original, first, stored, texts_of_tflite(file.model))
+        ports, fixed = _ports(file, first, stored)
         by_table = {table: stored[name] for name, table in names.items()}
         in_order = {table: by_table[table] for table in every if table in by_table}
         replace_in(file, expected, in_order, _layout(stored, model), force=True, texts=texts)
@@ -208,8 +209,9 @@ def _runner(path: Path) -> Run:
     return run
 
 
-def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored], texts: Texts) -> tuple[Ports, list[Sizes]]:
+def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) -> tuple[Ports, list[Sizes]]:
     """Inputs as calls give them, and the sizes that signatures have, where there are several."""
+    original = file.path
     names, several = LiteRtModel(original).input_names, list(model.signatures.values())[: _most(model)]
     first = {port.name: port for port in several[0]} if several else dict(zip(names, model.inputs, strict=True))
     shapes = [{port.name: port.shape or [] for port in ports} for ports in several]
@@ -224,7 +226,8 @@ def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored], tex
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
-    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts), fixed
+    sizes = sizes_in_tflite(file.model)
+    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts_of_tflite(file.model), sizes), fixed
 
 
 def _most(model: TfliteModel) -> int | None:
