@@ -97,8 +97,10 @@ class Subject:
     bind: Callable[[str, Feeds, int], Contender]
 
 
-def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[SideModel, SideModel]:
-    """Base and candidate.
+def sides_of(
+    exported: Path, base: Path, base_library: Path | None, original: Path | None = None
+) -> tuple[SideModel, SideModel]:
+    """Base and candidate; ``original`` is the file that both were compressed from, if they were.
 
     Raises:
         BadInputError: a file is no ONNX model.
@@ -107,11 +109,11 @@ def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[Sid
     if base_library is not None:
         with located(str(base_library)):
             check_regular(base_library, "an operator library")
-    base_model = ExportedModel(base)
+    base_model, candidate = ExportedModel(base, original), ExportedModel(exported, original)
     if reason := paths.missing_library():
         raise NotRunError(reason)
     library = get_library_path()
-    return SideModel(BASE, base_model, base_library or library), SideModel(CANDIDATE, ExportedModel(exported), library)
+    return SideModel(BASE, base_model, base_library or library), SideModel(CANDIDATE, candidate, library)
 
 
 def compare_with_base(

@@ -57,7 +57,7 @@ def _likely(shapes: Iterable[Sequence[int]], dims: Iterable[Sequence[int]]) -> t
 
 
 def combinations(names: Sequence[str], likely: Sequence[int]) -> Iterator[dict[str, int]]:
-    """Sizes of dynamic dimensions: all alike in their order, the first axis as one first."""
+    """Sizes of dynamic dimensions but for all ones, with one of the first, which mostly is the batch, first."""
     for sizes in product((1, *likely), repeat=len(names)):
-        if prod(sizes) <= _MOST_VALUES:
+        if 1 < prod(sizes) <= _MOST_VALUES:
             yield dict(zip(names, sizes, strict=True))
