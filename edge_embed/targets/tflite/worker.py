@@ -73,12 +73,20 @@ def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
 
 
 def find_inputs(interpreter: Any) -> dict[str, Any]:
-    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first."""
+    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first.
+
+    Those that have no name of their own get one, as `edge-embed compress` gives them.
+    """
     signatures = list(interpreter.get_signature_list())
     if len(signatures) > 1:
         found: dict[str, Any] = interpreter.get_signature_runner(signatures[0]).get_input_details()
         return found
-    return {detail["name"]: detail for detail in interpreter.get_input_details()}
+    named: dict[str, Any] = {}
+    for detail in interpreter.get_input_details():
+        wanted = detail["name"] or "input"
+        names = (f"{wanted}_{count}" if count else wanted for count in range(len(named) + 1))
+        named[next(name for name in names if name not in named)] = detail
+    return named
 
 
 Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order
@@ -91,7 +99,7 @@ def find_run(interpreter: Any) -> Run:
 
 def _whole(interpreter: Any) -> Run:
     """The only signature, by its tensors: they may have any sizes."""
-    inputs = {detail["name"]: detail for detail in interpreter.get_input_details()}
+    inputs = find_inputs(interpreter)
 
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
         values = {inputs[name]["index"]: fitted(value, inputs[name]["dtype"]) for name, value in feeds.items()}

@@ -21,6 +21,7 @@ from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.replace import manifest_names, read_dense_tables, replace_in
+from edge_embed.exporters.tflite.tensor_names import free_name
 from edge_embed.exporters.tflite.uses import choose_layouts, read_tensors
 from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
@@ -222,7 +223,8 @@ def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) 
         pairs = [pair for port in inputs for pair in zip(port.shape, each[port.name], strict=True)]
         sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and isinstance(size, int)}
         fixed += [sizes] if sizes and sizes not in fixed else []
-    outputs = tuple(port.name for port in model.outputs)
+    taken: set[str] = set()
+    outputs = tuple(free_name(port.name or "output", taken) for port in model.outputs)
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
