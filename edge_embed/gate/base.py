@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from edge_embed.errors import BadInputError, one_line
+from edge_embed.errors import BadInputError, TimeLimitError, one_line
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
@@ -234,7 +234,13 @@ def _compare(subject: Subject, iterations: int) -> Comparison:
             reason = f"the {name} does not run on the inputs of the model: {one_line(error)}"
             return Comparison(subject.name, subject.items, None, None, None, None, reason)
     blocks = min(_BLOCKS, iterations)
-    times = [_block(subject, trial, calls, block, -(-iterations // blocks), random) for block in range(blocks)]
+    rounds = -(-iterations // blocks)
+    try:
+        times = [_block(subject, trial, calls, block, rounds, random) for block in range(blocks)]
+    except (TimeLimitError, BadInputError):
+        raise
+    except Exception as error:  # the runtime's exceptions share no base class
+        return Comparison(subject.name, subject.items, None, None, None, None, latency.refused(error))
     base, candidate = (
         Times(np.array([block[name].cpu for block in times]), np.array([block[name].wall for block in times]))
         for name in (BASE, CANDIDATE)

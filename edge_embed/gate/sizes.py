@@ -86,4 +86,3 @@ def _resident(limit: int, sizes: SizeResult) -> Finding:
         return Finding("size", "resident", "not run", sizes.resident_reason, None, limit, "bytes")
     remark = f" with a tolerance of {RESIDENT_TOLERANCE:,}"
     return _finding("resident", sizes.resident, limit + RESIDENT_TOLERANCE, remark)
-

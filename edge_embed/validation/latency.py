@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+import torch
 from onnx import TensorProto, helper
 
+from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
 from edge_embed.report.results import LatencyResult, LatencySection
@@ -43,6 +45,7 @@ EMPTY = "empty call"
 ORIGINAL = "original"
 LARGEST_DENSE = 256 << 20
 _ROWS_AT_ONCE = 4096
+_TRIALS = 2  # of ids that a model may refuse
 
 
 @dataclass(frozen=True)
@@ -127,22 +130,47 @@ def measure_model(
         name: ready_session(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
         for name, (path, portable) in files.items()
     }
-    times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
+    try:
+        times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
+    except TimeLimitError:
+        raise
+    except Exception as error:  # the runtime's exceptions share no base class
+        return [subject.not_run("any", refused(error))]
     return [subject.result(peer, times, random) for peer in files if peer != paths.CUSTOM]
 
 
+def refused(error: Exception) -> str:
+    """Why a model is not timed that ran on all other inputs."""
+    return f"it does not run on ids drawn at random: {one_line(error)}"
+
+
 def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:
-    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there."""
+    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there.
+
+    A model that refuses such ids, because it computes with them before a look-up, gets those of the case.
+    """
     feeds, bounds = case.feeds(program), id_bounds(program)
 
-    def draw() -> Feeds:
+    def draw(random: np.random.Generator = random) -> Feeds:
         fresh = {
             name: random_ids.draw(random, "uniform", rows, feeds[name].shape, feeds[name].dtype)
             for name, rows in bounds.items()
         }
         return feeds | fresh
 
-    return draw
+    trial = np.random.default_rng(0)
+    return draw if all(_takes(program, draw(trial)) for _ in range(_TRIALS)) else lambda: feeds
+
+
+def _takes(program: Program, feeds: Feeds) -> bool:
+    inputs = ((declared, feeds[declared.name]) for declared in program.inputs)
+    try:
+        program.run(*(given if each.holds_texts else torch.from_numpy(given).to(each.dtype) for each, given in inputs))
+    except TimeLimitError:
+        raise
+    except Exception:  # whatever its operators raise
+        return False
+    return True
 
 
 def _reason_against(options: ValidationOptions) -> str:

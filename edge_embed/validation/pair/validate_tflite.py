@@ -29,7 +29,7 @@ from edge_embed.targets.target import RunFailedError, Subject, Target
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT, WAYS
 from edge_embed.validation.call import TableCall
-from edge_embed.validation.latency import ORIGINAL, latency_result, model_drawer
+from edge_embed.validation.latency import ORIGINAL, latency_result, model_drawer, refused
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import training_form
 from edge_embed.validation.options import ValidationOptions
@@ -143,7 +143,11 @@ class _PairValidation(Validation):
             files[_DELEGATE] = self._path, True
         bound = {name: BoundModel(LiteRtModel(path, delegate), feeds) for name, (path, delegate) in files.items()}
         options = self._options
-        times = time_rounds(bound, lambda: [draw()], options.iterations, options.warmup, self._timing_random)
+        try:
+            times = time_rounds(bound, lambda: [draw()], options.iterations, options.warmup, self._timing_random)
+        except (RuntimeError, ValueError) as error:
+            yield LatencyResult(_FILE, None, where, ORIGINAL, None, None, None, None, refused(error))
+            return
         for name in files:
             if name != ORIGINAL:
                 yield latency_result(name, None, where, ORIGINAL, (times[name], times[ORIGINAL]), self._timing_random)

@@ -12,7 +12,7 @@ from onnx import GraphProto, TensorProto, helper, numpy_helper
 import edge_embed
 from edge_embed.errors import BadInputError
 from edge_embed.validation.pair.open import open_pair
-from tests.exporters.onnx.foreign_models import COLUMNS, look_up, model, saved, table
+from tests.exporters.onnx.foreign_models import COLUMNS, ROWS, look_up, model, saved, table
 from tests.validation.pair.models import compressed, pair, validate
 
 pytestmark = pytest.mark.usefixtures("_without_processes")
@@ -135,3 +135,15 @@ def test_a_map_that_comes_out_is_compared_by_its_values(tmp_path: Path) -> None:
     with open_pair(original, compressed(original)) as (program, _):
         (scores,) = program.original.run(*program.example_inputs)
         assert np.array_equal(scores, table()[program.example_inputs[0]])
+
+
+def test_a_model_that_computes_with_its_ids_is_timed_on_those_that_it_takes(tmp_path: Path) -> None:
+    made = model(
+        [make_node("Add", ["ids", "step"], ["shifted"]), look_up(ids="shifted")],
+        {"words.weight": table(), "step": np.int64(ROWS - 4)},
+        {"rows": WIDE},
+    )
+    report = validate(*pair(tmp_path, made), iterations=2, warmup=0)
+    assert (report.exit_code, report.failures()) == (0, [])
+    ran = [found for found in report.latency.results if found.subject == "model"]
+    assert [found.peer for found in ran if found.ratio is not None] == ["portable body", "original"]
