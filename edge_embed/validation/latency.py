@@ -163,9 +163,10 @@ def model_drawer(program: Program, case: ModelCase, random: np.random.Generator)
 
 
 def _takes(program: Program, feeds: Feeds) -> bool:
-    inputs = ((declared, feeds[declared.name]) for declared in program.inputs)
+    named = ((declared, feeds[declared.name]) for declared in program.inputs)
+    inputs: list[Any] = [given if each.holds_texts else torch.from_numpy(given).to(each.dtype) for each, given in named]
     try:
-        program.run(*(given if each.holds_texts else torch.from_numpy(given).to(each.dtype) for each, given in inputs))
+        program.run(*inputs)
     except TimeLimitError:
         raise
     except Exception:  # whatever its operators raise

@@ -228,8 +228,8 @@ def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) 
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
-    sizes = sizes_in_tflite(file.model)
-    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts_of_tflite(file.model), sizes), fixed
+    likely = sizes_in_tflite(file.model)
+    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts_of_tflite(file.model), likely), fixed
 
 
 def _most(model: TfliteModel) -> int | None:

@@ -47,6 +47,13 @@ def test_texts_that_come_out_are_compared_and_speeds_measured(texts: tuple[Path,
     assert {found.peer for found in report.latency.results if found.subject == "model"} == {"portable body", "original"}
 
 
+def test_a_target_of_torch_takes_no_texts_and_is_not_run(texts: tuple[Path, Path]) -> None:
+    report = validate(*texts, targets=("torch-cpu",))
+    assert [(target.status, target.detail) for target in report.targets] == [
+        ("not run", "torch takes no texts, as input text has")
+    ]
+
+
 def test_a_model_that_refuses_unknown_texts_is_run_on_those_it_knows_again_and_again(tmp_path: Path) -> None:
     files = pair(tmp_path, classifier(default=STRICT))
     saved = tmp_path / "inputs.npz"
