@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from edge_embed.errors import BadInputError, one_line
+from edge_embed.errors import BadInputError, TimeLimitError, one_line
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
@@ -35,7 +35,7 @@ from edge_embed.validation.fresh import measure_fresh
 from edge_embed.validation.submodel import copy_tensors, cut_out
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
-from edge_embed.validation.timing import BoundSession, Contender, Feeds, Times, ratio_of_blocks, time_rounds
+from edge_embed.validation.timing import Contender, Feeds, Times, ratio_of_blocks, ready_session, time_rounds
 
 BASE, CANDIDATE = "base", "candidate"
 RULES = (
@@ -44,7 +44,9 @@ RULES = (
     "slower by more than the threshold is measured again, four times as long, and that counts; median ratio with the "
     "95 % interval of a bootstrap over blocks and the rounds in them"
 )
-METHOD = f"CPU clock of the one thread that runs; I/O binding with outputs allocated before; {RULES}"
+METHOD = (
+    f"CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); {RULES}"
+)
 # Where buffers lie can favour one side by 15 % for as long as they live, which more rounds do not show.
 _BLOCKS = 10
 _WARMUP = 2
@@ -95,8 +97,10 @@ class Subject:
     bind: Callable[[str, Feeds, int], Contender]
 
 
-def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[SideModel, SideModel]:
-    """Base and candidate.
+def sides_of(
+    exported: Path, base: Path, base_library: Path | None, original: Path | None = None
+) -> tuple[SideModel, SideModel]:
+    """Base and candidate; ``original`` is the file that both were compressed from, if they were.
 
     Raises:
         BadInputError: a file is no ONNX model.
@@ -105,11 +109,11 @@ def sides_of(exported: Path, base: Path, base_library: Path | None) -> tuple[Sid
     if base_library is not None:
         with located(str(base_library)):
             check_regular(base_library, "an operator library")
-    base_model = ExportedModel(base)
+    base_model, candidate = ExportedModel(base, original), ExportedModel(exported, original)
     if reason := paths.missing_library():
         raise NotRunError(reason)
     library = get_library_path()
-    return SideModel(BASE, base_model, base_library or library), SideModel(CANDIDATE, ExportedModel(exported), library)
+    return SideModel(BASE, base_model, base_library or library), SideModel(CANDIDATE, candidate, library)
 
 
 def compare_with_base(
@@ -191,12 +195,12 @@ def _bind(
     feeds: Feeds,
     calls: int,
     touch: Callable[[ort.InferenceSession], None] = lambda session: None,
-) -> BoundSession:
+) -> Contender:
     """A session of a side's file; ``touch`` is done with it first."""
     model, path = files[side]
     session = model.open(path)
     touch(session)
-    return BoundSession(session, feeds, calls)
+    return ready_session(session, feeds, calls)
 
 
 def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
@@ -230,7 +234,13 @@ def _compare(subject: Subject, iterations: int) -> Comparison:
             reason = f"the {name} does not run on the inputs of the model: {one_line(error)}"
             return Comparison(subject.name, subject.items, None, None, None, None, reason)
     blocks = min(_BLOCKS, iterations)
-    times = [_block(subject, trial, calls, block, -(-iterations // blocks), random) for block in range(blocks)]
+    rounds = -(-iterations // blocks)
+    try:
+        times = [_block(subject, trial, calls, block, rounds, random) for block in range(blocks)]
+    except (TimeLimitError, BadInputError):
+        raise
+    except Exception as error:  # the runtime's exceptions share no base class
+        return Comparison(subject.name, subject.items, None, None, None, None, latency.refused(error))
     base, candidate = (
         Times(np.array([block[name].cpu for block in times]), np.array([block[name].wall for block in times]))
         for name in (BASE, CANDIDATE)

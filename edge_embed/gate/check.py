@@ -25,7 +25,7 @@ from edge_embed.program.program import Program
 from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
-from edge_embed.validation.pair.program import original_of
+from edge_embed.validation.pair.program import PairProgram, original_of
 from edge_embed.validation.validate_file import validate_file
 
 _Compare = Callable[[Program, LoweredProgram, LatencyBudget, int], BaseResult]
@@ -62,7 +62,8 @@ def run_check(
     earlier = None if baseline is None else read_baseline(baseline)
     options = _options(budget)
     _check_outputs(budget, program)
-    beside = _Base(exported, base, base_library)  # what is damaged is refused before minutes of work
+    original = program.source if isinstance(program, PairProgram) else None
+    beside = _Base(exported, base, base_library, original)  # what is damaged is refused before minutes of work
     report = validate_file(program, lowered, exported, options, progress)
     metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
@@ -100,14 +101,14 @@ def _excused(finding: Finding) -> Finding:
 class _Base:
     """The comparison with an earlier file, if there is one."""
 
-    def __init__(self, exported: Path, base: Path | None, base_library: Path | None) -> None:
+    def __init__(self, exported: Path, base: Path | None, base_library: Path | None, original: Path | None) -> None:
         self.result: BaseResult | None = None
         self._compare: _Compare | None = None
         self._reason = ""
         if base is None and base_library is not None:
             raise BadInputError(f"{base_library}: is a library for the base, of which there is none: give --base too")
         try:
-            self._compare = None if base is None else _comparison(exported, base, base_library)
+            self._compare = None if base is None else _comparison(exported, base, base_library, original)
         except NotRunError as error:
             self._reason = str(error)
 
@@ -120,12 +121,12 @@ class _Base:
             yield from base_findings(self.result, budget.latency.threshold)
 
 
-def _comparison(exported: Path, base: Path, base_library: Path | None) -> _Compare:
+def _comparison(exported: Path, base: Path, base_library: Path | None, original: Path | None) -> _Compare:
     """What measures two files of one kind."""
     if is_tflite_file(exported) != is_tflite_file(base):
         raise BadInputError(f"{base}: is a base of another kind than {exported}: give two .onnx or two .tflite files")
     if not is_tflite_file(exported):
-        return partial(compare_with_base, sides_of(exported, base, base_library))
+        return partial(compare_with_base, sides_of(exported, base, base_library, original))
     if base_library is not None:
         raise BadInputError(
             f"{base_library}: is an operator library of ONNX, which no TFLite file runs with: leave it out"

@@ -22,6 +22,7 @@ from edge_embed.report.check import Finding, MetricResult
 from edge_embed.report.results import Status
 from edge_embed.steps import step
 from edge_embed.targets.tflite.litert import LiteRtModel
+from edge_embed.text_arrays import as_texts
 from edge_embed.validation.paths import missing_library, open_session, quiet_options, run_session
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -67,7 +68,7 @@ def _exported(path: Path, program: Program) -> Run:
 def _in_litert(path: Path, program: Program) -> Run:
     """By the operators of the file, which need nothing of ours."""
     model = LiteRtModel(path)
-    types = {declared.name: array(torch.empty(0, dtype=declared.dtype)).dtype for declared in program.inputs}
+    types = {declared.name: declared.array_type for declared in program.inputs}
 
     def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
         typed = {name: np.asarray(value, types.get(name)) for name, value in feeds.items()}
@@ -86,7 +87,12 @@ def _session(path: Path) -> Run:
 
 def _training_form(program: Program) -> Run:
     def run(feeds: Arrays) -> dict[str, NDArray[Any]]:
-        inputs = [torch.from_numpy(np.array(feeds[declared.name])).to(declared.dtype) for declared in program.inputs]
+        inputs: list[Any] = [
+            as_texts(np.asarray(feeds[declared.name]))
+            if declared.holds_texts
+            else torch.from_numpy(np.array(feeds[declared.name])).to(declared.dtype)
+            for declared in program.inputs
+        ]
         outputs = [array(output) for output in program.run(*inputs)]
         return dict(zip(program.output_names, outputs, strict=True))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
@@ -16,6 +17,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
 from edge_embed.steps import step
+from edge_embed.text_arrays import holds_texts
 
 
 class ProgramModule(nn.Module):
@@ -89,6 +91,7 @@ class ProgramInterpreter(fx.Interpreter):
         return module.weight(target)
 
 
+TEXT = torch.bits8  # no tensor of a model has this type
 Sizes = Mapping[str, int]  # of every dynamic dimension, by name
 
 
@@ -99,16 +102,29 @@ def spelled_sizes(sizes: Sizes) -> str:
 
 @dataclass(frozen=True)
 class ProgramInput:
-    """One input tensor: a dimension is its size, or the name of a dynamic dimension."""
+    """One input: a dimension is its size, or the name of a dynamic dimension.
+
+    Texts, which torch has no type for, are arrays of numpy in the place of tensors; their ``dtype`` is `TEXT`.
+    """
 
     name: str
     dtype: torch.dtype
     shape: tuple[int | str, ...]
 
     @property
+    def holds_texts(self) -> bool:
+        """Whether texts come in here."""
+        return self.dtype == TEXT
+
+    @property
     def holds_integers(self) -> bool:
         """Whether ids may come in here."""
-        return not self.dtype.is_floating_point and self.dtype != torch.bool
+        return not self.dtype.is_floating_point and self.dtype not in (torch.bool, TEXT)
+
+    @property
+    def array_type(self) -> np.dtype[Any]:
+        """As runtimes take it."""
+        return np.dtype(object) if self.holds_texts else array(torch.empty(0, dtype=self.dtype)).dtype
 
     def sizes(self, dynamic: Sizes) -> list[int]:
         """Its shape where the dynamic dimensions have these sizes."""
@@ -121,14 +137,15 @@ class ProgramInput:
 
     def mismatch(self, value: Any) -> str | None:
         """What is wrong with ``value`` as this input, or None: its type, rank and fixed sizes must fit."""
-        if type(value) not in (Tensor, nn.Parameter):
-            return f"a {type(value).__name__}, expected a tensor"
+        if type(value) not in ((np.ndarray,) if self.holds_texts else (Tensor, nn.Parameter)):
+            return f"a {type(value).__name__}, expected {'texts' if self.holds_texts else 'a tensor'}"
         sizes = list(value.shape)
         fits = len(sizes) == len(self.shape) and all(
             isinstance(wanted, str) or wanted == size for wanted, size in zip(self.shape, sizes, strict=True)
         )
-        if value.dtype != self.dtype or not fits:
-            return f"{_spelled(value.dtype, sizes)}, expected {_spelled(self.dtype, self.shape)}"
+        dtype = TEXT if self.holds_texts and holds_texts(value) else value.dtype
+        if dtype != self.dtype or not fits:
+            return f"{_spelled(dtype, sizes)}, expected {_spelled(self.dtype, self.shape)}"
         return None
 
 
@@ -139,7 +156,7 @@ def _spelled(dtype: torch.dtype, shape: Sequence[int | str]) -> str:
 
 def dtype_name(dtype: torch.dtype) -> str:
     """``int64``, as numpy and files call it."""
-    return str(dtype).removeprefix("torch.")
+    return "string" if dtype == TEXT else str(dtype).removeprefix("torch.")
 
 
 @dataclass
@@ -221,7 +238,9 @@ def default_dimension_name(name: str, position: int, taken: Mapping[str, object]
     return wanted if wanted not in taken else f"{name}_{wanted}"
 
 
-def array(tensor: Tensor) -> NDArray[Any]:
-    """A tensor for numpy, which has no bfloat16."""
+def array(tensor: Tensor | NDArray[Any]) -> NDArray[Any]:
+    """A tensor for numpy, which has no bfloat16; texts are arrays already."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
     result: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
     return result

@@ -12,7 +12,7 @@ from torch import Tensor
 from edge_embed.program.program import Program, ProgramModule, array
 from edge_embed.report.targets import Evidence, Problem, TargetTimes
 from edge_embed.steps import step
-from edge_embed.targets.target import Feeds, RunOptions, Subject, TargetRun, Tokenizer
+from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
 from edge_embed.targets.times import seconds_of
 
 Device = Literal["cpu", "cuda"]
@@ -34,7 +34,8 @@ class TorchModel:
         outputs = []
         for values in inputs:
             with step(what):
-                outputs.append([array(output.cpu()) for output in self._call(values)])
+                # Texts, of a file that was compressed in place, are arrays already.
+                outputs.append([array(each.cpu() if isinstance(each, Tensor) else each) for each in self._call(values)])
         return TargetRun(outputs, _versions(self.device), TargetTimes(None, first, tuple(calls)))
 
     def _inputs(self, feeds: Feeds) -> list[Tensor]:
@@ -69,7 +70,13 @@ class Torch:
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[TorchModel]:
-        """Copy the weights to the device."""
+        """Copy the weights to the device.
+
+        Raises:
+            NotRunError: the model takes texts, which torch has no tensors of.
+        """
+        if texts := [declared.name for declared in subject.program.inputs if declared.holds_texts]:
+            raise NotRunError(f"torch takes no texts, as input {', '.join(texts)} has")
         module = subject.program.module
         here = module if self.device == "cpu" else deepcopy(module).to(self.device)
         yield TorchModel(here, subject.program, self.device)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.scopes import graphs_of
 from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT, ExternalTensor
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
 from edge_embed.input_file import read_whole
@@ -27,18 +28,24 @@ _BLOCK_BYTES = 1 << 20
 class ExportedModel:
     """An ``.onnx`` file whose structure is sound.
 
+    Args:
+        path: of the file.
+        original: the file that it was compressed from, if it was. What the ONNX checker refuses there too is no fault
+            of this one: the runtime decides.
+
     Attributes:
         path: of the file.
         proto: the model, external data not loaded.
         weights: sizes and places of its initializers.
         manifest: of its tables, or None.
+        refusal: why the checker refuses the original too, empty if it accepts the file.
 
     Raises:
         BadInputError: the file is missing, cut or no valid ONNX model, or its external data is missing, too
             short or outside its folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, original: Path | None = None) -> None:
         self.path = path
         try:
             self.proto = _parse(path)
@@ -49,7 +56,9 @@ class ExportedModel:
                 self.manifest = parse_manifest(properties[MANIFEST_KEY], path.stat().st_size)
         except BadInputError as error:
             raise BadInputError(f"{path}: {error}") from error
-        _check_graph(path)
+        self.refusal = _refusal(path)
+        if self.refusal and (original is None or not _refusal(original)):
+            raise BadInputError(f"{path}: the ONNX checker refuses it: {self.refusal}; export it again")
         self._initializers = {tensor.name: tensor for tensor in self.proto.graph.initializer}
 
     @property
@@ -59,8 +68,13 @@ class ExportedModel:
 
     @property
     def nodes(self) -> list[NodeProto]:
-        """The nodes of this package's operators."""
-        return [node for node in self.proto.graph.node if node.domain == DOMAIN]
+        """The nodes of this package's operators, those of branches and loop bodies too."""
+        return [node for node in nodes_inside(self.proto.graph) if node.domain == DOMAIN]
+
+    @property
+    def num_outer_nodes(self) -> int:
+        """How many of them are in no branch or body."""
+        return sum(node.domain == DOMAIN for node in self.proto.graph.node)
 
     def nodes_of(self, tensors: list[str]) -> list[NodeProto]:
         """The nodes whose last inputs are the initializers named."""
@@ -92,6 +106,14 @@ class ExportedModel:
         return sum(self.weights.nbytes(name) for name in self._initializers)
 
 
+def nodes_inside(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for inner in graphs_of(node):
+            yield from nodes_inside(inner)
+
+
 def _parse(path: Path) -> onnx.ModelProto:
     content = read_whole(path, PROTOBUF_LIMIT, "an exported .onnx model")
     try:
@@ -106,13 +128,13 @@ def _parse(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _check_graph(path: Path) -> None:
-    """The ONNX checker, with types and shapes inferred; by path, because that has no limit of 2 GB."""
+def _refusal(path: Path) -> str:
+    """What the ONNX checker says, with types and shapes inferred; by path, because that has no limit of 2 GB."""
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:  # the checker's exceptions share no base class
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise BadInputError(f"{path}: the ONNX checker refuses it: {reason}; export it again") from error
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    return ""
 
 
 def _file_blocks(tensor: ExternalTensor) -> Iterator[memoryview]:

@@ -14,6 +14,7 @@ from edge_embed.steps import step_limit
 from edge_embed.targets.process import run_tool
 from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
+from edge_embed.text_arrays import without_objects
 from edge_embed.validation import resident
 
 
@@ -44,7 +45,7 @@ def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) 
         raise NotRunError(f"{resident.STATUS} is only there on Linux")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
-        np.savez(inputs, allow_pickle=False, **feeds)
+        np.savez(inputs, allow_pickle=False, **{name: without_objects(value) for name, value in feeds.items()})
         command = script_command(resident.__file__, path, library, inputs)
         done = run_tool(command, step_limit(), what="the measuring process")
     return Fresh(**json.loads(done.printed))

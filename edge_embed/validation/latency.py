@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime as ort
+import torch
 from onnx import TensorProto, helper
 
+from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
 from edge_embed.report.results import LatencyResult, LatencySection
@@ -28,12 +30,22 @@ from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.size import dense_bytes
 from edge_embed.validation.submodel import Submodel
-from edge_embed.validation.timing import METHOD, BoundSession, Feeds, Times, ratio_of, ratios_of, time_rounds
+from edge_embed.validation.timing import (
+    METHOD,
+    BoundSession,
+    Feeds,
+    Times,
+    ratio_of,
+    ratios_of,
+    ready_session,
+    time_rounds,
+)
 
 EMPTY = "empty call"
 ORIGINAL = "original"
 LARGEST_DENSE = 256 << 20
 _ROWS_AT_ONCE = 4096
+_TRIALS = 2  # of ids that a model may refuse
 
 
 @dataclass(frozen=True)
@@ -115,25 +127,51 @@ def measure_model(
     if original is not None:
         files[ORIGINAL] = original, False
     bound = {
-        name: BoundSession(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
+        name: ready_session(paths.open_session(path, portable, paths.quiet_options(threads=1)), feeds)
         for name, (path, portable) in files.items()
     }
-    times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
+    try:
+        times = time_rounds(bound, lambda: [draw_one()], options.iterations, options.warmup, random)
+    except TimeLimitError:
+        raise
+    except Exception as error:  # the runtime's exceptions share no base class
+        return [subject.not_run("any", refused(error))]
     return [subject.result(peer, times, random) for peer in files if peer != paths.CUSTOM]
 
 
+def refused(error: Exception) -> str:
+    """Why a model is not timed that ran on all other inputs."""
+    return f"it does not run on ids drawn at random: {one_line(error)}"
+
+
 def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:
-    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there."""
+    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there.
+
+    A model that refuses such ids, because it computes with them before a look-up, gets those of the case.
+    """
     feeds, bounds = case.feeds(program), id_bounds(program)
 
-    def draw() -> Feeds:
+    def draw(random: np.random.Generator = random) -> Feeds:
         fresh = {
             name: random_ids.draw(random, "uniform", rows, feeds[name].shape, feeds[name].dtype)
             for name, rows in bounds.items()
         }
         return feeds | fresh
 
-    return draw
+    trial = np.random.default_rng(0)
+    return draw if all(_takes(program, draw(trial)) for _ in range(_TRIALS)) else lambda: feeds
+
+
+def _takes(program: Program, feeds: Feeds) -> bool:
+    named = ((declared, feeds[declared.name]) for declared in program.inputs)
+    inputs: list[Any] = [given if each.holds_texts else torch.from_numpy(given).to(each.dtype) for each, given in named]
+    try:
+        program.run(*inputs)
+    except TimeLimitError:
+        raise
+    except Exception:  # whatever its operators raise
+        return False
+    return True
 
 
 def _reason_against(options: ValidationOptions) -> str:

@@ -4,6 +4,7 @@ Which inputs hold ids is found by walking from every look-up in the graph up to 
 (masks, lengths, features, states) take their values at random from the example's own.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -42,14 +43,14 @@ class ModelCase:
 
     Attributes:
         name: in words.
-        inputs: one tensor per input.
-        outputs: one tensor per output.
+        inputs: one tensor per input, or array of texts.
+        outputs: one tensor per output, or array of texts.
         scores: for outputs that are ids of the highest logits, by position: what ids are worth.
     """
 
     name: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
     scores: Mapping[int, Score] = field(default_factory=dict)
 
     def feeds(self, program: Program) -> dict[str, NDArray[Any]]:
@@ -163,10 +164,10 @@ class _Plan:
     distribution: random_ids.Distribution | None
     sizes: Sizes
 
-    def draw(self, program: Program, random: np.random.Generator, bounds: Mapping[str, int]) -> tuple[Tensor, ...]:
+    def draw(self, program: Program, random: np.random.Generator, bounds: Mapping[str, int]) -> tuple[Any, ...]:
         if self.distribution is None:
             return program.example_inputs
-        inputs = []
+        inputs: list[Any] = []
         shapes = {declared.name: self._shape(declared) for declared in program.inputs}
         offsets = bag_offsets(program)
         for declared, example in zip(program.inputs, program.example_inputs, strict=True):
@@ -177,6 +178,9 @@ class _Plan:
             elif declared.name in bounds:
                 ids: Any = random_ids.draw(random, self.distribution, bounds[declared.name], shape)
                 inputs.append(torch.from_numpy(ids).to(declared.dtype))
+            elif declared.holds_texts:
+                assert isinstance(program.module, FileModule)  # no other model takes texts
+                inputs.append(program.module.texts.draw(random, shape))
             elif example.numel() == 0:
                 inputs.append(torch.ones(shape, dtype=declared.dtype))
             else:
@@ -190,7 +194,7 @@ class _Plan:
 
 def _plans(program: Program) -> Iterator[_Plan]:
     example = program.example_sizes
-    if all(tensor.numel() for tensor in program.example_inputs):  # some layers of runtimes die on empty batches
+    if all(map(math.prod, (value.shape for value in program.example_inputs))):  # some runtimes die on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
     other = summed({name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)})
@@ -227,6 +231,6 @@ def _words(sizes: Sizes) -> str:
     return f", {spelled_sizes(sizes)}" if sizes else ""
 
 
-def run_case(program: Program, name: str, inputs: tuple[Tensor, ...]) -> ModelCase:
+def run_case(program: Program, name: str, inputs: tuple[Any, ...]) -> ModelCase:
     """The training form on one set of inputs; whatever it raises passes."""
     return ModelCase(name, inputs, program.run(*inputs), scores_of_ids(program, inputs))

@@ -23,6 +23,7 @@ from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Sta
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
+from edge_embed.text_arrays import as_texts, holds_texts
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase
@@ -54,7 +55,9 @@ class _Error:
         """Compare one case; the first problem is kept."""
         self.values += got.size
         problem = _mismatch(got, expected)
-        if not problem:
+        if not problem and holds_texts(got):
+            problem = _unequal(got, expected)
+        elif not problem:
             # In float64: a difference of float32 near the largest numbers would overflow.
             wide, exact = got.astype(np.float64), expected.astype(np.float64)
             with np.errstate(invalid="ignore"):  # infinities, such as of masked logits, are equal or far apart
@@ -229,7 +232,7 @@ def run_path(
     except Exception as error:  # whatever a runtime raises, the path does not run
         return PathResult(name, "failed", f"{case_name}: {one_line(error)}", ())
     outputs = [
-        _output_result(output, errors[output], options, exact=not (expected.is_floating_point() or index in scores))
+        _output_result(output, errors[output], options, exact=not (_is_float(array(expected)) or index in scores))
         for index, (output, expected) in enumerate(zip(output_names, cases[0].outputs, strict=True))
     ]
     return _path_result(name, outputs)
@@ -237,6 +240,7 @@ def run_path(
 
 def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """An output and what is expected, or what their ids are worth."""
+    got = as_texts(got)
     expected, score = array(case.outputs[index]), case.scores.get(index)
     if score is None or _mismatch(got, expected):
         return got, expected
@@ -244,7 +248,7 @@ def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
-    known = error.finite and error.values > 0
+    known = error.finite and bool(error.errors)
     detail = error.problem
     if not detail and exact:
         detail = f"all {error.values:,} values equal"
@@ -279,6 +283,8 @@ def _is_float(values: NDArray[Any]) -> bool:
 
 
 def _not_numbers(values: NDArray[Any]) -> str:
+    if holds_texts(values):
+        return ""
     wrong = np.argwhere(np.isnan(values))
     return f"{len(wrong)} NaN values, the first at {wrong[0].tolist()}" if len(wrong) else ""
 
@@ -304,4 +310,5 @@ def _unequal(got: NDArray[Any], expected: NDArray[Any]) -> str:
     if not len(wrong):
         return ""
     at = tuple(wrong[0])
-    return f"{len(wrong)} of {got.size} values differ, at {wrong[0].tolist()}: got {got[at]}, expected {expected[at]}"
+    values = f"got {got[at]!s:.80}, expected {expected[at]!s:.80}"
+    return f"{len(wrong)} of {got.size} values differ, at {wrong[0].tolist()}: {values}"

@@ -68,7 +68,17 @@ def run_session(
     """
     options = ort.RunOptions()
     with step(what, partial(setattr, options, "terminate", True)):
-        return list(map(np.asarray, session.run(names, dict(feeds), options)))
+        return list(map(_array, session.run(names, dict(feeds), options)))
+
+
+def _array(result: Any) -> NDArray[Any]:
+    """A result as one array: what sequences and maps hold too, the keys of which are in the file."""
+    if not isinstance(result, list):
+        return np.asarray(result)
+    parts = [np.asarray([one[key] for key in sorted(one)] if isinstance(one, dict) else one) for one in result]
+    if len({part.shape for part in parts}) > 1:
+        return np.concatenate([part.reshape(-1) for part in parts])
+    return np.asarray(parts)
 
 
 def quiet_options(threads: int = 0) -> ort.SessionOptions:

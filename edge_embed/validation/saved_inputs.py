@@ -1,7 +1,7 @@
 """Inputs of a validation in a file, to run the same ones again: here, elsewhere, or with another program.
 
-An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0; ``names``, which may be
-missing, are the cases in words, ``seed`` is the seed that they were drawn with.
+An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0, texts are arrays of ``str``;
+``names``, which may be missing, are the cases in words, ``seed`` is the seed that they were drawn with.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from edge_embed.array_file import ArrayArchive, opened_archive
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.files import new_file
-from edge_embed.program.program import Program, array
+from edge_embed.program.program import Program
+from edge_embed.text_arrays import as_texts, without_objects
 from edge_embed.validation.model_inputs import ModelCase, run_case
 
 _LARGEST = 1000  # cases; a file of another program must not keep us busy
@@ -29,7 +31,9 @@ def save_inputs(path: Path, program: Program, cases: Sequence[ModelCase], seed: 
         OutputError: if it cannot be written; nothing partial is left.
     """
     arrays = {
-        f"{number}/{name}": value for number, case in enumerate(cases) for name, value in case.feeds(program).items()
+        f"{number}/{name}": without_objects(value)
+        for number, case in enumerate(cases)
+        for name, value in case.feeds(program).items()
     }
     with new_file(path, force=force) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
@@ -73,13 +77,14 @@ def _check_keys(got: set[str], wanted: set[str]) -> None:
 
 
 def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> ModelCase:
-    tensors = []
+    inputs: list[Tensor | NDArray[Any]] = []
     for declared, value in zip(program.inputs, values, strict=True):
-        wanted = array(torch.empty(0, dtype=declared.dtype)).dtype
-        if value.dtype != wanted:
+        given = as_texts(value)
+        if given.dtype != declared.array_type:
+            wanted = "texts (numpy's str)" if declared.holds_texts else declared.array_type
             raise BadInputError(f"{path}: {name}: input {declared.name}: got {value.dtype}, expected {wanted}")
-        tensors.append(torch.from_numpy(value.copy()).to(declared.dtype))
+        inputs.append(given if declared.holds_texts else torch.from_numpy(given.copy()).to(declared.dtype))
     try:
-        return run_case(program, name, tuple(tensors))
+        return run_case(program, name, tuple(inputs))
     except Exception as error:  # whatever the model's operators raise
         raise BadInputError(f"{path}: {name}: the model does not run on these inputs: {one_line(error)}") from error

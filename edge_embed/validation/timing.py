@@ -17,9 +17,9 @@ from edge_embed.report.interval import Interval
 from edge_embed.steps import step
 
 METHOD = (
-    "CPU clock of the one thread that runs; I/O binding with outputs allocated before; contenders in random "
-    "order within each round, on the same ids, drawn anew for every call and round; all rows were read once "
-    "before, so tables are in memory, and as much of them in the caches as their size allows; "
+    "CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); "
+    "contenders in random order within each round, on the same ids, drawn anew for every call and round; all rows were "
+    "read once before, so tables are in memory, and as much of them in the caches as their size allows; "
     "median ratio with 95 % bootstrap interval"
 )
 _RESAMPLES = 1000
@@ -82,6 +82,34 @@ class BoundSession:
     def results(self) -> tuple[NDArray[Any], ...]:
         """The outputs of the last call."""
         return tuple(result.numpy() for result in self._results)
+
+
+class CalledSession:
+    """A session that is called as any caller does: binding takes no texts, and no results that are lists."""
+
+    def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
+        self._session, self._feeds = session, [dict(feeds)] * calls
+
+    def set_inputs(self, feeds: Sequence[Feeds]) -> None:
+        """New values, one set for every call."""
+        self._feeds = list(map(dict, feeds))
+
+    def run(self) -> None:
+        """All calls, one after the other."""
+        for feeds in self._feeds:
+            self._session.run(None, feeds)
+
+    @property
+    def calls(self) -> int:
+        """How many calls `run` makes."""
+        return len(self._feeds)
+
+
+def ready_session(session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> BoundSession | CalledSession:
+    """A session of a whole model of any tool, with as little around a call as its inputs and outputs allow."""
+    kinds = [port.type for port in (*session.get_inputs(), *session.get_outputs())]
+    is_bound = all(kind.startswith("tensor(") and kind != "tensor(string)" for kind in kinds)
+    return (BoundSession if is_bound else CalledSession)(session, feeds, calls)
 
 
 @dataclass(frozen=True)

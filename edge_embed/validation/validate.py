@@ -130,7 +130,7 @@ class Validation:
         paths.missing_library()  # a library of another version is refused before anything else is done
         self._targets = make_targets(options.targets)
         checked = Steps(progress, "structure", 1)
-        self._shipped = ExportedModel(path)
+        self._shipped = self._open(path)
         self._exported = behind_tokenizer(self._shipped, folder)
         checked()
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
@@ -162,6 +162,9 @@ class Validation:
             latency.section(self._latencies),
             targets,
         )
+
+    def _open(self, path: Path) -> ExportedModel:
+        return ExportedModel(path)
 
     def _cases(self) -> tuple[list[model_inputs.ModelCase], list[str]]:
         return choose_cases(self._program, self._random, self._options)

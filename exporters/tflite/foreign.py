@@ -16,6 +16,7 @@ from edge_embed.exporters.tflite.origins import Origins
 from edge_embed.exporters.tflite.outside import open_content, take_in
 from edge_embed.exporters.tflite.parts import check_parts
 from edge_embed.exporters.tflite.tables import ForeignTable, find_tables
+from edge_embed.exporters.tflite.tensor_names import name_tensors
 
 _ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions that are in use
 _ENTRY_MARK, _ENTRY_BYTES = b"PK\x03\x04", 6
@@ -91,6 +92,7 @@ def _read(path: Path, content: mmap.mmap) -> tuple[tuple[Path, ...], Any, Origin
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     if not model.buffers or not model.subgraphs or not model.operatorCodes:
         raise ValueError("it has no buffers, subgraphs or operators")
+    name_tensors(model)
     return (path, *take_in(model, content, path)), model, Origins(model)
 
 

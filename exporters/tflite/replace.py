@@ -32,6 +32,7 @@ from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.placed import Placed
 from edge_embed.exporters.tflite.splice import take_over, tensor_at
 from edge_embed.exporters.tflite.tables import ForeignTable
+from edge_embed.exporters.tflite.tensor_names import ambiguous_names
 from edge_embed.exporters.tflite.tied import Head
 from edge_embed.exporters.tflite.tied_products import add_head
 from edge_embed.exporters.tflite.uses import Layout, add_use, choose_layouts, layouts_json
@@ -174,7 +175,9 @@ class _Replacement:
             self._put_in(graph, f"edge_embed/{number}/")
         self._builder.adopt(self._model)
         layouts = layouts_json(self._hashes, self._layouts)
-        return self._builder, {LAYOUTS_KEY: layouts, **delegate_metadata(dict.fromkeys(self._lines))}
+        ambiguous = ambiguous_names(self._model.subgraphs)
+        lines = (line for line in dict.fromkeys(self._lines) if line and not _values(line) & ambiguous)
+        return self._builder, {LAYOUTS_KEY: layouts, **delegate_metadata(lines)}
 
     def _put_in(self, graph: Any, prefix: str) -> None:
         """Rebuild the operators of a subgraph in their order, packed look-ups in the place of the dense ones."""
@@ -243,6 +246,11 @@ class _Replacement:
             name_kept = kept.name.decode()
             line = None if " " in name_kept else line.replace(f" output={made.name} ", f" output={name_kept} ")
         self._lines.append(line)
+
+
+def _values(line: str) -> set[str]:
+    """What a line of the delegate says, names of tensors among it, which it looks for in all subgraphs."""
+    return {word.partition("=")[2] for word in line.split()}
 
 
 def _attach(file: ForeignFile, path: Path) -> None:

@@ -296,13 +296,28 @@ class TestMetric:
 
 
 @pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ("[size.tables]\nverbs = 1", "table verbs: the file has no table 'verbs', expected one of words"),
+        ("[size.parts]\ncodec = 1", "part codec: the file has no part 'codec', expected one of dense"),
+    ],
+)
+def test_a_table_or_part_that_is_gone_fails_with_a_report(project: Project, budget: str, message: str) -> None:
+    project.write_budget(budget)
+    report = project.folder / "report.json"
+    result = run("--budget", project.budget, "--output", report)
+    assert result.exit_code == 4, result.output
+    assert message in " ".join(result.output.split())
+    failed = [each for each in json.loads(report.read_text())["findings"] if each["status"] == "failed"]
+    assert [each["got"] for each in failed] == [None]
+
+
+@pytest.mark.parametrize(
     ("budget", "arguments", "message"),
     [
         (None, ["--budget", "{folder}/absent.toml"], "no such file"),
         ("[size", ["--budget", "{budget}"], "is no TOML"),
         ("[size]\nweight = 1", ["--budget", "{budget}"], "unknown key 'weight'"),
-        ("[size.tables]\nverbs = 1", ["--budget", "{budget}"], "no table 'verbs': expected one of words"),
-        ("[size.parts]\ncodec = 1", ["--budget", "{budget}"], "no part 'codec': expected one of dense"),
         ("[parity.outputs.tags]\nmax = 1.0", ["--budget", "{budget}"], "names 'tags': expected one of logits"),
         ('[latency]\niterations = 2\n[latency.at_most]\nfoo = 1.0', ["--budget", "{budget}"], "names 'foo'"),
         ('baseline = "absent.json"', ["--budget", "{budget}"], "absent.json: no such file"),

@@ -21,6 +21,7 @@ from edge_embed.targets.pinned import PIP, UNBOUND, Pinned, pip_options
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, TargetRun, Tokenizer
 from edge_embed.targets.tflite import worker
+from edge_embed.text_arrays import without_objects
 
 # The last of its kind, which was built for numpy 1; files for Python 3.11 on x86-64 and arm.
 _OLD = Pinned("tflite-runtime", "2.14.0", (
@@ -80,7 +81,7 @@ class OpenedModel:
             folder = Path(name)
             (folder / "inputs.json").write_text(json.dumps(list(cases[0]) if cases else []), encoding="utf-8")
             for number, feeds in enumerate(cases):
-                np.savez(folder / f"{number}.in.npz", *feeds.values())
+                np.savez(folder / f"{number}.in.npz", *map(without_objects, feeds.values()))
             numbers = str(options.iterations), str(options.threads)
             command: list[str | Path] = [*self.python, worker.__file__, self.model, folder, *numbers]
             command += [] if self.delegate is None else [self.delegate]

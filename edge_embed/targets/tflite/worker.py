@@ -40,7 +40,7 @@ def main(model: str, folder: Path, iterations: int, threads: int, delegate: str 
             (folder / f"{number}.error").write_text(str(error), encoding="utf-8")
         else:
             times = times or seconds
-            np.savez(folder / f"{number}.out.npz", *outputs)
+            np.savez(folder / f"{number}.out.npz", *map(_plain, outputs))
     result = {"versions": {package: metadata.version(package), "numpy": np.__version__}, "create": create}
     result["kernels"] = _count_kernels(runtime, model, delegate)
     (folder / "result.json").write_text(json.dumps({**result, "calls": times}), encoding="utf-8")
@@ -73,12 +73,20 @@ def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
 
 
 def find_inputs(interpreter: Any) -> dict[str, Any]:
-    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first."""
+    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first.
+
+    Those that have no name of their own get one, as `edge-embed compress` gives them.
+    """
     signatures = list(interpreter.get_signature_list())
     if len(signatures) > 1:
         found: dict[str, Any] = interpreter.get_signature_runner(signatures[0]).get_input_details()
         return found
-    return {detail["name"]: detail for detail in interpreter.get_input_details()}
+    named: dict[str, Any] = {}
+    for detail in interpreter.get_input_details():
+        wanted = detail["name"] or "input"
+        names = (f"{wanted}_{count}" if count else wanted for count in range(len(named) + 1))
+        named[next(name for name in names if name not in named)] = detail
+    return named
 
 
 Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> seconds of a call, outputs in order
@@ -91,7 +99,7 @@ def find_run(interpreter: Any) -> Run:
 
 def _whole(interpreter: Any) -> Run:
     """The only signature, by its tensors: they may have any sizes."""
-    inputs = {detail["name"]: detail for detail in interpreter.get_input_details()}
+    inputs = find_inputs(interpreter)
 
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
         values = {inputs[name]["index"]: fitted(value, inputs[name]["dtype"]) for name, value in feeds.items()}
@@ -145,6 +153,14 @@ def _output(interpreter: Any, detail: dict[str, Any]) -> Any:
     if 0 in now["shape"]:
         return np.empty(now["shape"], now["dtype"])
     return interpreter.get_tensor(detail["index"])
+
+
+def _plain(values: Any) -> Any:
+    """Texts, which runtimes give as objects, as letters of a fixed number, which files hold."""
+    if values.dtype.kind != "O":
+        return values
+    texts = [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]
+    return np.array(texts, dtype=str).reshape(values.shape)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.model_file import dtype_name
 from edge_embed.exporters.onnx.names import DOMAIN
-from edge_embed.program.program import ProgramInput, Sizes
+from edge_embed.program.program import TEXT, ProgramInput, Sizes
+from edge_embed.validation.pair.sizes import combinations
+from edge_embed.validation.pair.texts import Texts
 
 _AXES = ("batch", "sequence")
 _SIZES = (2, 5, 3, 4)
@@ -27,7 +29,7 @@ def declared_inputs(model: ModelProto) -> tuple[ProgramInput, ...]:
     """What a caller has to give.
 
     Raises:
-        BadInputError: an input is no tensor of numbers.
+        BadInputError: an input is no tensor of numbers or texts.
     """
     stored = {tensor.name for tensor in model.graph.initializer}
     return tuple(_declared(value) for value in model.graph.input if value.name not in stored)
@@ -36,10 +38,17 @@ def declared_inputs(model: ModelProto) -> tuple[ProgramInput, ...]:
 def _declared(value: ValueInfoProto) -> ProgramInput:
     kind = value.type.tensor_type
     try:
-        dtype: Any = torch.from_numpy(np.empty(0, helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
+        dtype: Any = (
+            TEXT
+            if kind.elem_type == TensorProto.STRING
+            else torch.from_numpy(np.empty(0, helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
+        )
     except (TypeError, KeyError, ValueError) as error:
-        got = f"input {value.name}: got {dtype_name(kind.elem_type)}"
-        raise BadInputError(f"{got}, expected a tensor of numbers: a model of such inputs is not validated") from error
+        got = dtype_name(kind.elem_type) if value.type.HasField("tensor_type") else value.type.WhichOneof("value")
+        raise BadInputError(
+            f"input {value.name}: got {got}, expected a tensor of numbers or texts: a model of such inputs is not "
+            "validated"
+        ) from error
     if not kind.HasField("shape"):
         return ProgramInput(value.name, dtype, _AXES)
     return ProgramInput(value.name, dtype, tuple(_size(at, size) for at, size in enumerate(kind.shape.dim)))
@@ -79,18 +88,46 @@ def example_sizes(inputs: Iterable[ProgramInput]) -> dict[str, int]:
 
 
 def examples(
-    inputs: Sequence[ProgramInput], rows: Mapping[str, int], random: np.random.Generator
-) -> Iterator[tuple[Tensor, ...]]:
-    """Inputs to try one after the other: a model may want more of its inputs than it says."""
+    inputs: Sequence[ProgramInput],
+    rows: Mapping[str, int],
+    texts: Texts,
+    likely: Sequence[int],
+    random: np.random.Generator,
+) -> Iterator[tuple[Any, ...]]:
+    """Inputs to try one after the other: a model may want more of its inputs than it says.
+
+    Args:
+        inputs: as they are declared.
+        rows: of the tables that they reach, by name.
+        texts: what texts are drawn from.
+        likely: sizes that the model may fix and not declare.
+        random: where values come from.
+    """
     sizes = example_sizes(inputs)
-    yield tuple(_drawn(each, each.sizes(sizes), rows.get(each.name, 2), random) for each in inputs)
-    yield tuple(_drawn(each, each.sizes(sizes), 2, random) for each in inputs)
-    yield tuple(torch.ones(each.sizes(sizes), dtype=each.dtype) for each in inputs)
     ones = summed(dict.fromkeys(sizes, 1))
-    yield tuple(torch.ones(each.sizes(ones), dtype=each.dtype) for each in inputs)
+
+    def drawn(most: Mapping[str, int], sizes: Sizes) -> tuple[Any, ...]:
+        return tuple(_drawn(each, each.sizes(sizes), most.get(each.name, 2), texts, random) for each in inputs)
+
+    def of_ones(sizes: Sizes) -> tuple[Any, ...]:
+        shapes = [each.sizes(sizes) for each in inputs]
+        return tuple(
+            texts.draw(random, shape) if each.holds_texts else torch.ones(shape, dtype=each.dtype)
+            for each, shape in zip(inputs, shapes, strict=True)
+        )
+
+    yield drawn(rows, sizes)
+    yield drawn({}, sizes)
+    yield of_ones(sizes)
+    yield from (drawn(rows, summed(more)) for more in combinations(tuple(sizes), likely))
+    yield of_ones(ones)
 
 
-def _drawn(declared: ProgramInput, shape: list[int], rows: int, random: np.random.Generator) -> Tensor:
+def _drawn(
+    declared: ProgramInput, shape: list[int], rows: int, texts: Texts, random: np.random.Generator
+) -> Tensor | NDArray[Any]:
+    if declared.holds_texts:
+        return texts.draw(random, shape)
     if declared.dtype.is_floating_point:
         return torch.from_numpy(np.asarray(random.standard_normal(shape))).to(declared.dtype)
     if rows > 2:

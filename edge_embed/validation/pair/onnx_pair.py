@@ -26,8 +26,10 @@ from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import Rewritten, rewrite
+from edge_embed.validation.pair.sizes import sizes_in_onnx
 from edge_embed.validation.pair.stored import packed_tables
 from edge_embed.validation.pair.structure import compare_structure
+from edge_embed.validation.pair.texts import texts_of_onnx
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -71,7 +73,7 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
     """
-    exported = ExportedModel(compressed)
+    exported = ExportedModel(compressed, original)
     tables = packed_tables(exported)
     text = next((item.value for item in exported.proto.metadata_props if item.key == FIDELITY_KEY), "{}")
     promises = parse_promises(text)
@@ -105,7 +107,8 @@ def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:
     functions = [(each.domain, each.name) for each in model.functions if each.domain != DOMAIN]
     walked = onnx.inliner.inline_selected_functions(model, functions) if functions else model
     outputs = tuple(value.name for value in model.graph.output)
-    return Ports(declared_inputs(model), outputs, rows_reached(walked, tables))
+    rows = rows_reached(walked, tables)
+    return Ports(declared_inputs(model), outputs, rows, texts_of_onnx(model), sizes_in_onnx(model))
 
 
 def session_run(path: Path, names: Sequence[str]) -> Run:

@@ -1,5 +1,6 @@
 """Two files as validation takes a model: a program that a runtime runs, and its packed tables."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from edge_embed.lowering.graph import METHODS, LoweredProgram
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
+from edge_embed.validation.pair.texts import Texts
+
+_SECONDS = 20  # for sizes that a model runs with
 
 
 @dataclass
@@ -32,11 +36,21 @@ class PairProgram(Program):
 
 @dataclass(frozen=True)
 class Ports:
-    """Inputs and outputs of an original."""
+    """Inputs and outputs of an original.
+
+    Attributes:
+        inputs: as it declares them.
+        output_names: in its order.
+        id_rows: of the inputs that hold ids: rows of the smallest table that they reach.
+        texts: what inputs of texts are drawn from.
+        likely_sizes: what it may fix the sizes of its inputs to without declaring them.
+    """
 
     inputs: tuple[ProgramInput, ...]
     output_names: tuple[str, ...]
     id_rows: Mapping[str, int]
+    texts: Texts
+    likely_sizes: Sequence[int]
 
 
 def pair_program(
@@ -59,22 +73,33 @@ def pair_program(
     """
     path, run = original
     names = [declared.name for declared in ports.inputs]
-    module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows)
-    first = _first_example(module, ports)
+    module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows, ports.texts)
+    first, module.texts = _first_example(module, ports)
     dense = Program(module, ports.inputs, ports.output_names, first, source=path)
-    module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows)
+    module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows, module.texts)
     program = PairProgram(module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair)
     return program, LoweredProgram(program, {name: stored.plain for name, stored in tables.items()}, ())
 
 
-def _first_example(module: FileModule, ports: Ports) -> tuple[Tensor, ...]:
-    """The first inputs that the original runs on; where there are none, those that a validation says the reason of."""
-    tried = list(examples(ports.inputs, ports.id_rows, np.random.default_rng(0)))
-    for inputs in tried:
-        with suppress(Exception):  # whatever the runtime raises
-            module(*inputs)
-            return inputs
-    return tried[0]
+def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], Texts]:
+    """The first inputs that the original runs on, and what their texts are drawn from.
+
+    Where there are none, those that a validation says the reason of.
+    """
+    random = np.random.default_rng(0)
+    choices = ports.texts.choices() if any(each.holds_texts for each in ports.inputs) else (ports.texts,)
+    drawn = (examples(ports.inputs, ports.id_rows, texts, ports.likely_sizes, random) for texts in choices)
+    first, end = None, time.monotonic() + _SECONDS
+    for every in zip(*drawn, strict=True):
+        for inputs, texts in zip(every, choices, strict=True):
+            first = first or (inputs, texts)
+            with suppress(Exception):  # whatever the runtime raises
+                module(*inputs)
+                return inputs, texts
+        if time.monotonic() > end:
+            break
+    assert first is not None
+    return first
 
 
 def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -> tuple[fx.Graph, dict[str, Tensor]]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from edge_embed.errors import one_line
 from edge_embed.exporters.onnx.model_file import ExternalTensor, dtype_name
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.report.results import Check
@@ -168,7 +169,10 @@ class _Constants:
             return f"got {kinds[0]}, expected {kinds[1]}"
         if title in self._tables:
             return ""  # the expected model has the numbers from the file itself
-        one, other = (_bytes(tensor, folder) for tensor, folder in zip((got, expected), self._folders, strict=True))
+        try:
+            one, other = (_bytes(tensor, folder) for tensor, folder in zip((got, expected), self._folders, strict=True))
+        except ValueError as error:  # of onnx, of numbers that do not fit the sizes
+            return f"is no tensor: {one_line(error)}"
         if len(one) != len(other):
             return f"got {len(one):,} bytes, expected {len(other):,}"
         for begin in range(0, len(one), _BLOCK):

@@ -18,16 +18,17 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.exporters.tflite.dpq import TfliteTable
 from edge_embed.exporters.tflite.flatbuffer import load_schema
-from edge_embed.exporters.tflite.foreign import damaged, read_foreign
+from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.replace import manifest_names, read_dense_tables, replace_in
+from edge_embed.exporters.tflite.tensor_names import free_name
 from edge_embed.exporters.tflite.uses import choose_layouts, read_tensors
 from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import located, parse_manifest
 from edge_embed.packed.methods import METHODS
-from edge_embed.program.program import ProgramInput, Sizes
+from edge_embed.program.program import TEXT, ProgramInput, Sizes
 from edge_embed.report.promise import Promise, parse_promises
 from edge_embed.report.results import Check
 from edge_embed.targets.tflite.litert import LiteRtModel
@@ -35,6 +36,8 @@ from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
 from edge_embed.validation.pair.rewritten import no_table
+from edge_embed.validation.pair.sizes import sizes_in_tflite
+from edge_embed.validation.pair.texts import texts_of_tflite
 from edge_embed.validation.pair.tflite_structure import compare_files
 
 _SAMPLE = 256  # rows that tell which rotation is that of a table
@@ -90,11 +93,12 @@ def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairPro
     with tempfile.TemporaryDirectory() as folder:
         expected, reconstructed = Path(folder) / "expected.tflite", Path(folder) / "reconstructed.tflite"
         texts = {key: model.metadata[key] for key in (FIDELITY_KEY,) if key in model.metadata}
+        file = read_foreign(original)
+        ports, fixed = _ports(file, first, stored)
         by_table = {table: stored[name] for name, table in names.items()}
         in_order = {table: by_table[table] for table in every if table in by_table}
-        replace_in(read_foreign(original), expected, in_order, _layout(stored, model), force=True, texts=texts)
+        replace_in(file, expected, in_order, _layout(stored, model), force=True, texts=texts)
         substituted = _substitute(original, reconstructed, {names[name]: each for name, each in stored.items()}, every)
-        ports, fixed = _ports(original, first, stored)
         pair = TflitePair(
             original, stored, dense, promises, compare_files(compressed, expected), fixed, first.operators, substituted
         )
@@ -206,8 +210,9 @@ def _runner(path: Path) -> Run:
     return run
 
 
-def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored]) -> tuple[Ports, list[Sizes]]:
+def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) -> tuple[Ports, list[Sizes]]:
     """Inputs as calls give them, and the sizes that signatures have, where there are several."""
+    original = file.path
     names, several = LiteRtModel(original).input_names, list(model.signatures.values())[: _most(model)]
     first = {port.name: port for port in several[0]} if several else dict(zip(names, model.inputs, strict=True))
     shapes = [{port.name: port.shape or [] for port in ports} for ports in several]
@@ -218,11 +223,13 @@ def _ports(original: Path, model: TfliteModel, tables: Mapping[str, Stored]) -> 
         pairs = [pair for port in inputs for pair in zip(port.shape, each[port.name], strict=True)]
         sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and isinstance(size, int)}
         fixed += [sizes] if sizes and sizes not in fixed else []
-    outputs = tuple(port.name for port in model.outputs)
+    taken: set[str] = set()
+    outputs = tuple(free_name(port.name or "output", taken) for port in model.outputs)
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
-    return Ports(inputs, outputs, dict.fromkeys(ids, rows)), fixed
+    likely = sizes_in_tflite(file.model)
+    return Ports(inputs, outputs, dict.fromkeys(ids, rows), texts_of_tflite(file.model), likely), fixed
 
 
 def _most(model: TfliteModel) -> int | None:
@@ -231,9 +238,9 @@ def _most(model: TfliteModel) -> int | None:
 
 
 def _declared(original: Path, name: str, port: PortInfo, others: Sequence[Sequence[Any]]) -> ProgramInput:
-    dtype = getattr(torch, str(port.dtype), None)
+    dtype = TEXT if port.dtype == "string" else getattr(torch, str(port.dtype), None)
     if not isinstance(dtype, torch.dtype):
-        expected = "expected numbers: a model of such inputs is not validated"
+        expected = "expected numbers or texts: a model of such inputs is not validated"
         raise BadInputError(f"{original}: input {name}: got {port.dtype}, {expected}")
     shape: list[int | str] = []
     for axis, size in enumerate(port.shape or []):

@@ -29,6 +29,7 @@ from edge_embed.report.results import (
 from edge_embed.steps import limit_steps
 from edge_embed.validation import latency, model_paths, optimized, size
 from edge_embed.validation.call import TableCall
+from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.changes import changes_of_model
@@ -67,9 +68,14 @@ class _PairValidation(Validation):
         """All stages in order."""
         return replace(super().run(), original=str(self._pair.original))
 
+    def _open(self, path: Path) -> ExportedModel:
+        return ExportedModel(path, self._pair.original)
+
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
-        return (Check("structure", "passed", f"{files}; the ONNX checker accepts it"), *self._pair.structure)
+        refusal = self._shipped.refusal
+        checker = f"refuses it as it does the original: {refusal}" if refusal else "accepts it"
+        return (Check("structure", "passed", f"{files}; the ONNX checker {checker}"), *self._pair.structure)
 
     def _cases(self) -> tuple[list[ModelCase], list[str]]:
         cases, left_out = super()._cases()

@@ -21,13 +21,15 @@ from edge_embed.report.results import (
     OriginalSize,
     PathResult,
     TableResult,
+    TargetResult,
     ValidationReport,
 )
 from edge_embed.steps import limit_steps
+from edge_embed.targets.target import RunFailedError, Subject, Target
 from edge_embed.targets.tflite.litert import LiteRtModel
-from edge_embed.targets.tflite.runtimes import LITERT
+from edge_embed.targets.tflite.runtimes import LITERT, WAYS
 from edge_embed.validation.call import TableCall
-from edge_embed.validation.latency import ORIGINAL, latency_result, model_drawer
+from edge_embed.validation.latency import ORIGINAL, latency_result, model_drawer, refused
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import training_form
 from edge_embed.validation.options import ValidationOptions
@@ -100,6 +102,21 @@ class _PairValidation(Validation):
         changes = changes_of_model(self._program, cases, rows)  # type: ignore[arg-type]
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), tuple(found), operators, changes)
 
+    def _on(self, target: Target, cases: list[ModelCase]) -> TargetResult:
+        """What a runtime does not run of the original either is no fault of the compressed file."""
+        ran = super()._on(target, cases)
+        if ran.status == "failed" and not ran.outputs:
+            original = Subject(self._pair.original, self._program)
+            try:
+                with self._without_delegate(target).prepare(original, self._run_options(0)) as prepared:
+                    prepared.run([cases[0].feeds(self._program)], self._run_options(0))
+            except RunFailedError as error:
+                return replace(ran, status="not run", detail=f"it does not run the original either: {error}")
+        return ran
+
+    def _without_delegate(self, target: Target) -> Target:
+        return next((way for way in WAYS if target.name.startswith(way.name)), target)
+
     @property
     def _reference(self) -> str:
         return RECONSTRUCTED if self._pair.substituted else "what compress writes of the original, by its own operators"
@@ -126,7 +143,11 @@ class _PairValidation(Validation):
             files[_DELEGATE] = self._path, True
         bound = {name: BoundModel(LiteRtModel(path, delegate), feeds) for name, (path, delegate) in files.items()}
         options = self._options
-        times = time_rounds(bound, lambda: [draw()], options.iterations, options.warmup, self._timing_random)
+        try:
+            times = time_rounds(bound, lambda: [draw()], options.iterations, options.warmup, self._timing_random)
+        except (RuntimeError, ValueError) as error:
+            yield LatencyResult(_FILE, None, where, ORIGINAL, None, None, None, None, refused(error))
+            return
         for name in files:
             if name != ORIGINAL:
                 yield latency_result(name, None, where, ORIGINAL, (times[name], times[ORIGINAL]), self._timing_random)

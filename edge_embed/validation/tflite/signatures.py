@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from torch import Tensor
+
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel
@@ -23,7 +25,7 @@ def narrowed(case: ModelCase, program: Program, ports: Sequence[PortInfo]) -> Mo
     """A case whose integer outputs have the types of the file: what a converted model computes is int32."""
     narrow = {port.name for port in ports if port.dtype == "int32"}
     outputs = tuple(
-        value.int() if name in narrow and not value.is_floating_point() else value
+        value.int() if name in narrow and isinstance(value, Tensor) and not value.is_floating_point() else value
         for name, value in zip(program.output_names, case.outputs, strict=True)
     )
     return replace(case, outputs=outputs)

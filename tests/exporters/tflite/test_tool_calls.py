@@ -10,11 +10,14 @@ pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is no
 sys.path.append(str(Path(__file__).parent))
 
 from flatbuffers import flexbuffers
+from foreign_files import change
 from test_tool_files import answer, exact, same
 from tool_files import DIM, INT8, ROWS, TABLE, Scales, ToolFile, dequantized, embedding_lookup, gather
 
 from edge_embed.exporters.tflite.foreign import read_foreign
+from edge_embed.exporters.tflite.names import DELEGATE_KEY
 from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
+from edge_embed.inspection.tflite_file import read_tflite
 
 SCALES = Scales(0.05)
 TABLES = {
@@ -93,12 +96,12 @@ def composite(path):
     return path
 
 
-def answers_of(path, condition, ids):
+def answers_of(path, *values):
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(str(path))
     interpreter.allocate_tensors()
-    for given, value in zip(interpreter.get_input_details(), (condition, ids), strict=True):
+    for given, value in zip(interpreter.get_input_details(), values, strict=True):
         interpreter.set_tensor(given["index"], np.asarray(value, given["dtype"]).reshape(given["shape"]))
     interpreter.invoke()
     return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
@@ -185,6 +188,28 @@ STAY = {
 }
 
 
+def _rename(name):
+    def changed(model):
+        for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+            tensor.name = name
+
+    return changed
+
+
+@pytest.mark.parametrize("name", [None, b"", b"same"])
+@pytest.mark.parametrize("make", [branches, loop])
+def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp_path, make, name):
+    file, replaced = change(make(tmp_path / "file.tflite"), _rename(name)), tmp_path / "replaced.tflite"
+    replace_tables(file, replaced, {table: exact(rows) for table, rows in read_dense_tables(file).items()})
+    ids = [[0, 7, 58, 3]]
+    given = [(True, ids), (False, ids)] if make is branches else [(ids,)]
+    for values in given:
+        got, expected = (answers_of(path, *values) for path in (replaced, file))
+        assert got.tobytes() == expected.tobytes()
+        assert got.any()
+    assert read_tflite(replaced).metadata[DELEGATE_KEY].count("\n") == 1  # no line that names what several have
+
+
 @pytest.mark.parametrize("reason", STAY)
 def test_read_foreign_table_that_stays_has_its_reason(tmp_path, reason):
     assert reason in one_table(tmp_path / "file.tflite", STAY[reason]).unread
@@ -196,6 +221,6 @@ def test_read_foreign_tables_of_one_name_are_told_apart(tmp_path):
     made = [gather(file, ids, file.constant("table", rows)) for rows in (TABLE, TABLE[::-1].copy())]
     file.write(tmp_path / "file.tflite", [ids], made)
     tables = read_dense_tables(tmp_path / "file.tflite")
-    assert [name.partition("#")[0] for name in tables] == ["table", "table"]
+    assert list(tables) == ["table", "table_1"]
     replace_tables(tmp_path / "file.tflite", tmp_path / "small.tflite", {n: exact(rows) for n, rows in tables.items()})
     assert same(tmp_path / "file.tflite", tmp_path / "small.tflite")

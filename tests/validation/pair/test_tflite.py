@@ -1,6 +1,7 @@
 """A compressed TFLite file beside the file it was made from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,14 @@ import pytest
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.calls import operator_name
-from tests.exporters.tflite.foreign_files import DIM, ROWS, attach, change, write_foreign
+from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.report.targets import Problem
+from edge_embed.targets.target import RunFailedError, RunOptions, Subject
+from edge_embed.targets.tflite.runtimes import LITERT, OpenedModel
+from edge_embed.validation.pair import validate_tflite as of_pair
+from edge_embed.validation.pair.open import open_pair
+from edge_embed.validation.tflite import validate as of_file
+from tests.exporters.tflite.foreign_files import DIM, ROWS, attach, change, mean_of_rows, write_foreign
 from tests.validation.pair.models import compressed, validate
 
 pytest.importorskip("ai_edge_litert")
@@ -98,6 +106,63 @@ def test_what_compress_does_not_write_fails_by_name(
     (structure,) = report.structure
     assert structure.status == "failed"
     assert words in structure.detail
+
+
+class _Refusing:
+    """A runtime that takes some files only."""
+
+    name, evidence, tokenizer = "old runtime", "executed-native", "cannot run"
+
+    def __init__(self, *taken: Path) -> None:
+        self._taken = taken
+
+    def lacks(self) -> list[Problem]:
+        return []
+
+    def reason_against(self) -> str:
+        return ""
+
+    @contextmanager
+    def prepare(self, subject: Subject, options: RunOptions) -> Iterator[OpenedModel]:
+        if subject.model not in self._taken:
+            raise RunFailedError("unknown operator")
+        with LITERT.prepare(subject, options) as prepared:
+            yield prepared
+
+
+@pytest.mark.parametrize(("takes_original", "status"), [(False, "not run"), (True, "failed")])
+def test_a_runtime_that_does_not_run_the_original_is_not_run(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, takes_original: bool, status: str
+) -> None:
+    runtime = _Refusing(*([files[0]] if takes_original else []))
+    for module in (of_file, of_pair):
+        monkeypatch.setattr(module, "WAYS", [runtime])
+    monkeypatch.setattr(of_file, "compare_uses", lambda *_: [])
+    report = validate(*files)
+    (path,) = (path for path in report.model.paths if path.name == runtime.name)
+    assert (path.status, report.exit_code) == (status, 3 if takes_original else 0)
+    assert "unknown operator" in path.detail
+
+
+@pytest.mark.parametrize("name", [None, b"", b"same"])
+def test_inputs_and_outputs_without_names_of_their_own_are_told_apart(name: bytes | None, tmp_path: Path) -> None:
+    def changed(model: Any) -> None:
+        (graph,), model.signatureDefs = model.subgraphs, []
+        (factor,) = (at for at, tensor in enumerate(graph.tensors) if tensor.name == b"factor")
+        graph.inputs = [*graph.inputs, factor]
+        for tensor in graph.tensors:
+            tensor.name = name
+
+    original = change(write_foreign(tmp_path / "original.tflite", make=_with_a_factor), changed)
+    with open_pair(original, compressed(original)) as (program, _):
+        assert all(check.status == "passed" for check in program.pair.structure)
+        first, second = (declared.name for declared in program.inputs)
+        assert first != second
+        assert [output.shape for output in program.run(*program.example_inputs)] == [(1, 3)]
+
+
+def _with_a_factor(graph: Graph, table: Tensor, ids: Tensor) -> Tensor:
+    return graph.binary("MUL", mean_of_rows(graph, table, ids), graph.input("factor", "float32", [1, 3]))
 
 
 class TestWrongPairs:
