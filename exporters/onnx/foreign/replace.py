@@ -13,7 +13,7 @@ from edge_embed.exporters.onnx.foreign.names import Names
 from edge_embed.exporters.onnx.foreign.replacement import Replacement
 from edge_embed.exporters.onnx.foreign.scopes import OVERRIDABLE_FROM_IR, Scope, graphs_of
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable, in_file
-from edge_embed.exporters.onnx.foreign.unused import drop_unused
+from edge_embed.exporters.onnx.foreign.unused import drop_idle, drop_unused
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
 from edge_embed.packed.manifest import parse_manifest, write_manifest
@@ -50,7 +50,9 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
             nodes.setdefault(use.scope, {})[use.place] = list(made.nodes(use))
     for scope in sorted(nodes, key=lambda scope: -scope.depth):  # the inner ones first: what is around them is copied
         _put_in(scope.graph, nodes[scope])
-    drop_unused(model, {name for table in used.values() for use in table.used for _, name in use.names})
+    free = {name for table in used.values() for use in table.used for _, name in use.names}
+    drop_idle(model, free)
+    drop_unused(model, free)
     _keep_constants(model)
     _add_tensors(model, named)
     _add_bodies(model, opset)

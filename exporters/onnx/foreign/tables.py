@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from edge_embed.compression.found import FoundTable
 from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
@@ -38,7 +38,7 @@ class OnnxTable(FoundTable):
 
     Attributes:
         constant: name of the largest tensor that it is made of.
-        dtype: ``float32`` or ``float16``, if it need not stay.
+        dtype: ``float32``, ``float16`` or ``bfloat16``, if it need not stay.
         used: the nodes that use it.
         origins: what had to be written out for these nodes to be seen.
         file: whose nodes these are: a copy, where something was written out.
@@ -49,6 +49,11 @@ class OnnxTable(FoundTable):
     used: tuple[Use, ...] = ()
     origins: frozenset[str] = frozenset()
     file: ForeignModel | None = None
+
+    @property
+    def logits_type(self) -> str:
+        """The type of hidden states and logits of its output layer."""
+        return self.dtype if self.dtype == "float16" else "float32"
 
 
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
@@ -79,7 +84,12 @@ def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, O
 def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
     """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
     view = View(file)
-    nodes = [(scope, place, node) for scope in view.scopes for place, node in enumerate(scope.nodes)]
+    nodes = [
+        (scope, place, node)
+        for scope in view.scopes
+        for place, node in enumerate(scope.nodes)
+        if view.is_needed(scope, place)
+    ]
     look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
     parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
@@ -99,6 +109,8 @@ def weight_of(table: OnnxTable) -> torch.Tensor:
     """The numbers of a table [n, d]."""
     use = table.used[0]
     matrix = use.known.matrix(use.axis)
+    if use.known.kind == TensorProto.BFLOAT16:
+        matrix = matrix.astype(np.float32)
     if not matrix.dtype.isnative:
         matrix = matrix.astype(matrix.dtype.newbyteorder("="))
     return torch.from_numpy(matrix if matrix.flags.writeable and matrix.flags.c_contiguous else matrix.copy())
@@ -107,11 +119,30 @@ def weight_of(table: OnnxTable) -> torch.Tensor:
 def _place(found: list[list[Use]], use: Use, alone: bool = True) -> None:
     """Put a use to those of the same table, or, if it may be alone, on its own."""
     for uses in found:
-        if _is_same(uses[0], use):
-            uses.append(use)
-            return
-    if alone:
+        for mine, other in _pairs(uses[0], use):
+            if _is_same(mine, other):
+                if mine is not uses[0]:
+                    uses[:] = [_uncast(one) or one for one in uses]
+                uses.append(other)
+                return
+    if alone and use.known.leaves:  # others are made of nothing that the file holds
         found.append([use])
+
+
+def _pairs(one: Use, other: Use) -> Iterator[tuple[Use, Use]]:
+    """Two uses, and the same where one is of a table as it was before it became another type."""
+    yield one, other
+    if (wide := _uncast(other)) is not None:
+        yield one, wide
+    if (wide := _uncast(one)) is not None:
+        yield wide, other
+
+
+def _uncast(use: Use) -> Use | None:
+    before = use.known.before_cast
+    if before is None or use.reason:
+        return None
+    return replace(use, known=before, kind_of_result=use.known.kind, passed=use.passed | use.known.names)
 
 
 def _is_same(one: Use, other: Use) -> bool:
@@ -209,13 +240,14 @@ def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
         for inner, place, node in view.takers.get((id(scope), name), ()):
             if (id(inner), place) in done:
                 continue
-            if not all((id(inner), output) in may_go for output in filter(None, node.output)):
+            outputs = [one for one in filter(None, node.output) if view.is_taken(inner, one)]
+            if not all((id(inner), output) in may_go for output in outputs):
                 if given := next(
                     filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
                 ):
                     return f"{given}, by {spelled(node)}"
                 return f"{_where(inner)}{spelled(node)} takes it too: its other uses need its numbers"
-            waiting += [(inner, output) for output in node.output if output]
+            waiting += [(inner, output) for output in outputs]
     return ""
 
 
