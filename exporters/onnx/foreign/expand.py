@@ -3,7 +3,7 @@
 Each node that comes of it says where from, so that a second pass writes out only what the chosen tables are in.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, inliner
 

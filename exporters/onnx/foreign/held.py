@@ -1,4 +1,4 @@
-"""Tensors in the other ways in which a file can hold them: numbers of a ``Constant``, and the entries of sparse ones."""
+"""Tensors as a file can hold them beside initializers: numbers of a ``Constant``, and the entries of sparse ones."""
 
 import math
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def held_by(node: NodeProto) -> Held | None:
     return None
 
 
-def sparse_tensors(graph: GraphProto) -> dict[str, Held]:
+def sparse_tensors(graph: GraphProto) -> dict[str, SparseTensorProto]:
     """The sparse initializers of a graph, by the name of their values, which is theirs."""
     return {sparse.values.name: sparse for sparse in graph.sparse_initializer}
 

@@ -59,6 +59,7 @@ class Known:
         compute: returns its numbers.
         leaves: the tensors of the file that it is made of.
         names: all values of the file on the way from the tensors to this one.
+        is_grown: whether operators made it of fewer numbers.
         before_cast: the same numbers in the float type that they had before a ``Cast``.
     """
 
@@ -68,6 +69,7 @@ class Known:
     leaves: tuple[Leaf, ...] = ()
     names: frozenset[Place] = frozenset()
     before_cast: "Known | None" = None
+    is_grown: bool = False
 
     @property
     def dtype(self) -> str:
@@ -154,7 +156,9 @@ class Constants:
         leaves = dict.fromkeys(leaf for each in given for leaf in each.leaves)
         names = names.union(*(each.names for each in given))
         before = self._before_cast(node, operands, output, inferred.elem_type, names)
-        return Known(inferred.elem_type, shape, compute, tuple(leaves), names, before)
+        is_grown = math.prod(shape) >= 2 * sum(math.prod(each.shape) for each in given)
+        is_grown = is_grown or any(each.is_grown for each in given)
+        return Known(inferred.elem_type, shape, compute, tuple(leaves), names, before, is_grown)
 
     def _before_cast(
         self, node: NodeProto, operands: Sequence[Known | None], output: int, kind: int, names: frozenset[Place]

@@ -11,7 +11,7 @@ from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.expand import inline
-from edge_embed.exporters.onnx.foreign.lean import without_weights
+from edge_embed.exporters.onnx.foreign.lean import sparse_constant, without_weights
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
@@ -43,7 +43,9 @@ def raise_opset(file: ForeignModel) -> None:
     except Exception as error:  # whatever an adapter of the converter runs into
         reason = f"and onnx cannot convert it ({error!s:.200})"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
+    sparse = [node for node in model.graph.node if sparse_constant(node) is not None]
     del model.graph.node[:]
+    model.graph.node.extend(sparse)
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
     for one in (model, *model.functions):

@@ -1,6 +1,6 @@
 """Products with a matrix: MatMul, Gemm, and FusedMatMul of com.microsoft, which ONNX Runtime makes of them.
 
-    result = alpha * (a @ b) + beta * c        b turned round or not, c by Gemm alone
+result = alpha * (a @ b) + beta * c        b turned round or not, c by Gemm alone
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,7 @@ first, so each id means what it meant, and those out of range are refused as bef
 that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
 """
 
+import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from edge_embed.exporters.onnx.bodies import METHODS
 from edge_embed.exporters.onnx.foreign.names import Names
 from edge_embed.exporters.onnx.foreign.products import product_of
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable
-from edge_embed.exporters.onnx.foreign.uses import Use
+from edge_embed.exporters.onnx.foreign.uses import Use, values_of
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.lowering.graph import METHODS as LOWERED
 from edge_embed.packed.form import Use as PackedUse
@@ -74,6 +75,9 @@ class Replacement:
     def nodes(self, use: Use) -> Iterator[NodeProto]:
         """What stands in the place of a node; the uses of one graph come in the order of their places."""
         result = use.node.output[0]
+        if use.kind == "shape":
+            yield self._plain("Constant", [], result, value=_sizes(use))
+            return
         steps = [*_steps(use.node)]
         names = [self._names.free(f"{result}.product") for _ in steps] + [result]
         yield from self._rows(use, names[0]) if use.kind == "rows" else self._logits(use, names[0])
@@ -118,9 +122,7 @@ class Replacement:
         elif not is_plain:
             yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[use.dtype])
 
-    def _rotated(
-        self, given: str, dtype: str, result: str, wanted: str, is_head: bool = False
-    ) -> Iterator[NodeProto]:
+    def _rotated(self, given: str, dtype: str, result: str, wanted: str, is_head: bool = False) -> Iterator[NodeProto]:
         """``result``, of a wanted type: rows of a type times the rotation, or hidden states turned back."""
         names = given, f"{self._name}.{ROTATION}"
         assert self._rotation is not None
@@ -227,6 +229,14 @@ class Replacement:
 
     def _plain(self, op_type: str, inputs: Sequence[str], result: str, **attributes: Any) -> NodeProto:
         return helper.make_node(op_type, inputs, [result], self._names.free(f"{result}.{op_type}"), **attributes)
+
+
+def _sizes(use: Use) -> TensorProto:
+    shape, values = use.known.shape, values_of(use.node)
+    if use.node.op_type == "Size":
+        return helper.make_tensor("size", TensorProto.INT64, [], [math.prod(shape)])
+    part = shape[values.get("start", 0) : values.get("end", len(shape))]
+    return helper.make_tensor("shape", TensorProto.INT64, [len(part)], part)
 
 
 def _steps(node: NodeProto) -> Iterator[tuple[str, str | _Scaled]]:

@@ -19,10 +19,10 @@ Ids = Literal["wraps", "zeros from -n", "zeros"]
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A node that takes rows of a table, or multiplies with all of them.
+    """A node that takes rows of a table, multiplies with all of them, or asks for its sizes.
 
     Attributes:
-        kind: ``rows`` or ``logits``.
+        kind: ``rows``, ``logits`` or ``shape``.
         scope: the graph of the node.
         place: of the node in its graph.
         node: the node, whose first output is the result.
@@ -37,7 +37,7 @@ class Use:
         reason: why the table has to stay for this use; empty if it need not.
     """
 
-    kind: Literal["rows", "logits"]
+    kind: Literal["rows", "logits", "shape"]
     scope: Scope
     place: int
     node: NodeProto
@@ -97,9 +97,7 @@ class View:
         """Whether a node that is needed takes a value of a scope, or a graph gives it as a result."""
         if (id(scope), name) in self.takers:
             return True
-        return any(
-            value.name == name and one.owner(name) is scope for one in self.scopes for value in one.graph.output
-        )
+        return any(value.name == name and one.owner(name) is scope for one in self.scopes for value in one.graph.output)
 
     def known(self, scope: Scope, name: str) -> Known | None:
         """The constant that a name stands for, or None."""
