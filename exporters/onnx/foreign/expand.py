@@ -9,9 +9,9 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, inliner
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.embed_layer_norm import written_out
-from edge_embed.exporters.onnx.foreign.functions import Name, by_depth, give_defaults, walk
+from edge_embed.exporters.onnx.foreign.functions import Name, by_depth, give_defaults
 from edge_embed.exporters.onnx.foreign.names import Names
-from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of, walk
 from edge_embed.exporters.onnx.names import DOMAIN
 
 _ORIGIN = f"{DOMAIN}.origin"

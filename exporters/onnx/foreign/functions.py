@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from onnx import FunctionProto, ModelProto, NodeProto
+from onnx import FunctionProto, ModelProto
 
-from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import walk
 
 Name = tuple[str, str]  # domain and name; all overloads of a function have them
 
@@ -36,11 +36,3 @@ def give_defaults(model: ModelProto, names: Sequence[Name]) -> None:
             given = {item.name for item in node.attribute}
             values = defaults.get((node.domain, node.op_type, node.overload), ())
             node.attribute.extend(item for item in values if item.name not in given)
-
-
-def walk(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, and those of the graphs inside them."""
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from walk(graph.node)

@@ -75,6 +75,14 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
         yield from item.graphs
 
 
+def walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from walk(graph.node)
+
+
 def is_standard(node: NodeProto, *op_types: str) -> bool:
     """Whether a node is one of these standard operators."""
     return node.op_type in op_types and node.domain in STANDARD
