@@ -28,6 +28,7 @@ import importer_files
 import numpy as np
 import onnx
 import onnx_files
+import onnx_tool_files
 import onnxruntime
 import tflite_files
 import torch
@@ -321,6 +322,7 @@ READERS = {
     "packed": packed,
     "onnx": onnx_file,
     "onnx-compress": partial(onnx_files.compressed, _onnx_mutant),
+    "onnx-tools": partial(onnx_tool_files.compressed, _onnx_mutant),
     "ort": ort_file,
     "inputs": inputs,
     "tensors": tensors,

@@ -56,7 +56,11 @@ def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -
     model = _sound()
     onnx.checker.check_model(model)
     sound = model.SerializeToString()
+    return compressing(mutant_of(sound), sound)
 
+
+def compressing(mutant: Callable[[random.Random], bytes], sound: bytes) -> Reader:
+    """The reader of a file that `compress` changes, and of its mutants."""
     job = Job(Plan("low_rank", options={"rank": 1}))
 
     def read(path: Path) -> None:
@@ -66,7 +70,7 @@ def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -
         if was_correct and not _is_correct(file.model):
             raise AssertionError("what was made of it is no correct model")
 
-    return Reader("model.onnx", read, (BadInputError, SizeError), mutant_of(sound), sound, passes=is_protobuf)
+    return Reader("model.onnx", read, (BadInputError, SizeError), mutant, sound, passes=is_protobuf)
 
 
 def is_protobuf(data: bytes) -> bool:

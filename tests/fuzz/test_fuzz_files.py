@@ -33,7 +33,7 @@ def test_readers_of_small_files_refuse_or_read(tmp_path):
 
 @pytest.mark.slow
 def test_all_readers_refuse_or_read(tmp_path):
-    assert found_nothing(tmp_path, 100, "all") == 30
+    assert found_nothing(tmp_path, 100, "all") == 31
 
 
 def test_a_mutator_that_rarely_passes_the_container_fails(tmp_path):

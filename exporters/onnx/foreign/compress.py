@@ -9,7 +9,7 @@ from edge_embed.exporters.onnx.foreign.largest import largest_constants
 from edge_embed.exporters.onnx.foreign.opset import raise_opset
 from edge_embed.exporters.onnx.foreign.read import ForeignModel, read_foreign
 from edge_embed.exporters.onnx.foreign.replace import metadata_of, replace_tables, set_metadata
-from edge_embed.exporters.onnx.foreign.tables import OnnxTable, dense_tables, weight_of
+from edge_embed.exporters.onnx.foreign.tables import OnnxTable, dense_tables, in_company, weight_of
 from edge_embed.exporters.onnx.foreign.write import write_foreign
 from edge_embed.exporters.onnx.model_file import damaged
 from edge_embed.exporters.onnx.names import FIDELITY_KEY
@@ -58,9 +58,11 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
     with damaged(file.path):
         raise_opset(file)
         found = dense_tables(file)
-        job = job.renamed({table.constant: table.name for table in found})
+        labels = {table.name for table in found}
+        job = job.renamed({table.constant: table.name for table in found if table.constant not in labels})
         without = "" if found else largest_constants(file)
-        tables = [_read(table) for table in job.chosen(found, file.numbers, without=without)]
+        wanted = job.chosen(found, file.numbers, without=without)
+        tables = [_read(table) for table in in_company(wanted, job.names)]
     fitted, reports = job.run(tables)
     with damaged(file.path):
         made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}

@@ -15,7 +15,8 @@ def constant_values(graph: GraphProto, given: Collection[str], around: Collectio
         given: inputs for which a caller may give another value in place of a constant.
         around: constants of the graphs around it.
     """
-    known = {*around, *(tensor.name for tensor in graph.initializer if tensor.name not in given)}
+    held = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    known = {*around, *(tensor.name for tensor in held if tensor.name not in given)}
     fixed = {value.name for value in (*graph.input, *graph.value_info) if _has_fixed_size(value)}
     for node in graph.node:
         if set(filter(None, node.input)) <= (known | fixed if node.op_type in _OF_SHAPES else known):

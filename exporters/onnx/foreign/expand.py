@@ -3,14 +3,15 @@
 Each node that comes of it says where from, so that a second pass writes out only what the chosen tables are in.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, inliner
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.embed_layer_norm import written_out
+from edge_embed.exporters.onnx.foreign.functions import Name, by_depth, give_defaults
 from edge_embed.exporters.onnx.foreign.names import Names
-from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of, walk
 from edge_embed.exporters.onnx.names import DOMAIN
 
 _ORIGIN = f"{DOMAIN}.origin"
@@ -27,9 +28,9 @@ def origin(node: NodeProto) -> str:
 def hidden_look_ups(model: ModelProto) -> set[str]:
     """What may hold look-ups inside one node: functions, by name, and nodes, by their first output."""
     functions = {_called(one): one for one in model.functions if not one.domain.startswith(DOMAIN)}
-    found = {name for name, one in functions.items() if any(node.op_type in _LOOK_UPS for node in _walk(one.node))}
+    found = {name for name, one in functions.items() if any(node.op_type in _LOOK_UPS for node in walk(one.node))}
     found = _with_callers(found, functions)
-    return found | {_output(node) for node in _walk(model.graph.node) if _is_embed(node)}
+    return found | {_output(node) for node in walk(model.graph.node) if _is_embed(node)}
 
 
 def write_out(model: ModelProto, wanted: Collection[str]) -> None:
@@ -37,7 +38,7 @@ def write_out(model: ModelProto, wanted: Collection[str]) -> None:
     functions = {_called(one): one for one in model.functions}
     chosen = _with_callers({name for name in wanted if name in functions}, functions)
     for name in sorted(chosen):
-        for node in _walk(functions[name].node):
+        for node in walk(functions[name].node):
             _mark(node, name)
     inline(model, [functions[name] for name in sorted(chosen)])
     _write_out_nodes(model, model.graph, wanted, Names(model))
@@ -49,25 +50,30 @@ def inline(model: ModelProto, functions: Sequence[FunctionProto]) -> None:
     Raises:
         BadInputError: if onnx cannot do it.
     """
-    pairs = [(one.domain, one.name) for one in functions]
     opset = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
-    for one in model.functions if pairs else ():
+    for one in model.functions if functions else ():
         for item in one.opset_import:
             if item.domain in STANDARD:
                 item.version = opset
+    for names in by_depth(functions):
+        _inline(model, names)
+
+
+def _inline(model: ModelProto, names: list[Name]) -> None:
+    give_defaults(model, names)
     try:
-        if pairs:
-            model.CopyFrom(inliner.inline_selected_functions(model, pairs))
-    except RuntimeError as error:
-        shown = ", ".join(name for _, name in pairs)
+        model.CopyFrom(inliner.inline_selected_functions(model, names))
+    except Exception as error:  # whatever onnx runs into
+        shown = ", ".join(name for _, name in names)
         raise BadInputError(
-            f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}"
+            f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}: make them nodes of "
+            "the graph (onnx.inliner), then compress that"
         ) from error
 
 
 def unmarked(model: ModelProto) -> None:
     """Remove what `write_out` says of nodes."""
-    for node in _walk(model.graph.node):
+    for node in walk(model.graph.node):
         kept = [item for item in node.metadata_props if item.key != _ORIGIN]
         if len(kept) < len(node.metadata_props):
             del node.metadata_props[:]
@@ -116,13 +122,6 @@ def _with_callers(found: set[str], functions: Mapping[str, FunctionProto]) -> se
     while len(found) > before:
         before = len(found)
         for name, one in functions.items():
-            if any(f"function {node.domain}:{node.op_type}" in found for node in _walk(one.node)):
+            if any(f"function {node.domain}:{node.op_type}" in found for node in walk(one.node)):
                 found.add(name)
     return found
-
-
-def _walk(nodes: Collection[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from _walk(graph.node)

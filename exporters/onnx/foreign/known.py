@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.held import Held, dense
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.foreign.scopes import Scope, graphs_of, spelled
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, Scope, graphs_of, spelled
 from edge_embed.exporters.onnx.model_file import dtype_name, expected_bytes
 
 Place = tuple[int, str]  # identity of the scope, and the name there
@@ -24,6 +25,11 @@ _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLi
 _SMALL = 1024  # numbers of shapes and axes, which shape inference looks at
 _MOST_GROWTH = 4  # times the numbers of the file: no result of operators may hold more
 _LEAST_LIMIT = 1 << 20
+_LARGEST_SPARSE = 1 << 24  # numbers: of a sparse tensor more than those of the rest of the file
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear")
+_QUANTISED_OPSET = 21  # which has all that earlier ones and com.microsoft do
+_KEEPS_NUMBERS = ("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice")
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +59,8 @@ class Known:
         compute: returns its numbers.
         leaves: the tensors of the file that it is made of.
         names: all values of the file on the way from the tensors to this one.
+        is_grown: whether operators made it of fewer numbers.
+        before_cast: the same numbers in the float type that they had before a ``Cast``.
     """
 
     kind: int
@@ -60,6 +68,8 @@ class Known:
     compute: Callable[[], NDArray[Any]]
     leaves: tuple[Leaf, ...] = ()
     names: frozenset[Place] = frozenset()
+    before_cast: "Known | None" = None
+    is_grown: bool = False
 
     @property
     def dtype(self) -> str:
@@ -93,10 +103,7 @@ class Constants:
 
     def _look(self, scope: Scope, name: str) -> Known | None:
         if name in scope.tensors:
-            tensor = scope.tensors[name]
-            leaf = Leaf(scope, name, expected_bytes(tensor) or 0, name in scope.given)
-            numbers = lambda: self._file.array(tensor)  # noqa: E731
-            return Known(tensor.data_type, tuple(tensor.dims), numbers, (leaf,), frozenset({(id(scope), name)}))
+            return self._held(scope, name, scope.tensors[name])
         if name not in scope.makers or name not in scope.constants:
             return None
         node = scope.makers[name][1]
@@ -105,11 +112,23 @@ class Constants:
             return None
         return self.computed(node, operands, [*node.output].index(name), frozenset({(id(scope), name)}))
 
+    def _held(self, scope: Scope, name: str, tensor: Held) -> Known | None:
+        place, array = frozenset({(id(scope), name)}), self._file.array
+        if isinstance(tensor, TensorProto):
+            leaf = Leaf(scope, name, expected_bytes(tensor) or 0, name in scope.given)
+            return Known(tensor.data_type, tuple(tensor.dims), lambda: array(tensor), (leaf,), place)
+        if math.prod(tensor.dims) > max(self._limit, _LARGEST_SPARSE) or min(tensor.dims, default=0) < 0:
+            return None
+        nbytes = sum(expected_bytes(part) or 0 for part in (tensor.values, tensor.indices))
+        leaf = Leaf(scope, name, nbytes, name in scope.given)
+        return Known(tensor.values.data_type, tuple(tensor.dims), lambda: dense(tensor, array), (leaf,), place)
+
     def computed(
         self, node: NodeProto, operands: Sequence[Known | None], output: int = 0, names: frozenset[Place] = frozenset()
     ) -> Known | None:
         """What a node makes of known values; None where that cannot be said without running the model."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or any(graphs_of(node)):
+        is_quantised = node.op_type in _QUANTISED and node.domain == "com.microsoft"
+        if not (is_quantised or node.domain in STANDARD) or node.op_type in _RANDOM or any(graphs_of(node)):
             return None
         model = self._alone(node, operands, output)
         try:
@@ -135,12 +154,33 @@ class Constants:
             return found
 
         leaves = dict.fromkeys(leaf for each in given for leaf in each.leaves)
-        return Known(inferred.elem_type, shape, compute, tuple(leaves), names.union(*(each.names for each in given)))
+        names = names.union(*(each.names for each in given))
+        before = self._before_cast(node, operands, output, inferred.elem_type, names)
+        is_grown = math.prod(shape) >= 2 * sum(math.prod(each.shape) for each in given)
+        is_grown = is_grown or any(each.is_grown for each in given)
+        return Known(inferred.elem_type, shape, compute, tuple(leaves), names, before, is_grown)
+
+    def _before_cast(
+        self, node: NodeProto, operands: Sequence[Known | None], output: int, kind: int, names: frozenset[Place]
+    ) -> Known | None:
+        """The value in the type that its numbers had in the file."""
+        first = operands[0] if operands else None
+        if first is None or kind not in _FLOATS or first.kind not in _FLOATS:
+            return None
+        if node.op_type == "Cast":
+            found = first.before_cast or first
+            return None if found.kind == kind else found
+        if first.before_cast is None or node.op_type not in _KEEPS_NUMBERS:
+            return None
+        return self.computed(node, [first.before_cast, *operands[1:]], output, names)
 
     def _alone(self, node: NodeProto, operands: Sequence[Known | None], output: int, folds: bool = True) -> ModelProto:
         """A model of one node."""
         copy = NodeProto()
         copy.CopyFrom(node)
+        opset = self._file.opset
+        if node.op_type in _QUANTISED:
+            copy.domain, opset = "", max(opset, _QUANTISED_OPSET)
         del copy.input[:]
         copy.input.extend("" if each is None else f"x{at}" for at, each in enumerate(operands))
         named = {f"x{at}": each for at, each in enumerate(operands) if each is not None}
@@ -151,7 +191,7 @@ class Constants:
         graph = helper.make_graph(
             [copy], "alone", [each for each in values if each.name not in small], [result], tensors
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self._file.opset)])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 
 def integers(known: Known | None) -> list[int] | None:

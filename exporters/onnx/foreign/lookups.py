@@ -9,7 +9,7 @@ GatherBlockQuantized (table, ids, scales, zeros)       of com.microsoft
 from collections.abc import Iterator
 from dataclasses import replace
 
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from edge_embed.exporters.onnx.foreign.block_quantized import gathered_blocks
 from edge_embed.exporters.onnx.foreign.known import Known, integers
@@ -29,7 +29,8 @@ def gathers(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[U
     if found is None or 0 in found.known.shape:
         return
     if found.known.kind not in FLOAT_KINDS:
-        found = dequantised(view, found)
+        made = dequantised(view, found)
+        found = found if made.reason and found.known.kind == TensorProto.BFLOAT16 else made
     if found.known.dtype in _TABLES:  # others are counts and places, unless they become floats
         yield found
 

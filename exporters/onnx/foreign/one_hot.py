@@ -1,6 +1,6 @@
 """Look-ups written as products: a one-hot matrix of ids times the table.
 
-MatMul (one_hot, table), or Gemm, where one_hot is, in any type,
+MatMul, Gemm or FusedMatMul (one_hot, table), where one_hot is, in any type,
     OneHot (ids, n, [0, 1]), its classes along the last axis
     Equal (ids [..., 1], 0 ... n - 1)
     ScatterElements (zeros [..., n], ids [..., 1], ones) along the last axis
@@ -11,27 +11,24 @@ from dataclasses import replace
 
 from onnx import NodeProto, numpy_helper
 
-from edge_embed.exporters.onnx.foreign.heads import is_plain
 from edge_embed.exporters.onnx.foreign.known import Known, is_arange, is_filled
+from edge_embed.exporters.onnx.foreign.products import product_of
 from edge_embed.exporters.onnx.foreign.scopes import Scope, is_standard
 from edge_embed.exporters.onnx.foreign.uses import Use, View, from_front, values_of
 
 
 def products(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
     """The look-up of a node, if it is one."""
-    if not is_standard(node, "MatMul", "Gemm") or len(node.input) < 2:
+    product = product_of(node)
+    known = None if product is None else view.known(scope, node.input[1])
+    if product is None or known is None or len(known.shape) != 2 or view.known(scope, node.input[0]) is not None:
         return
-    known = view.known(scope, node.input[1])
-    if known is None or len(known.shape) != 2 or view.known(scope, node.input[0]) is not None:
-        return
-    if node.op_type == "Gemm" and (not is_plain(node) or any(node.input[2:])):
-        return
-    axis = 1 if values_of(node).get("transB", 0) else 0
+    axis = 1 if product.turned else 0
     inner, hot, passed = view.behind_casts(scope, node.input[0])
     made = view.maker(inner, hot)
     if inner is not scope or made is None or made[0] is not scope:
         return
-    use = Use("rows", scope, place, node, known, axis, passed=passed | {(id(scope), hot)})
+    use = Use("rows", scope, place, node, known, axis, is_product=True, passed=passed | {(id(scope), hot)})
     found = _one_hot(view, use, made[1], known.shape[axis])
     if found is not None:
         yield found

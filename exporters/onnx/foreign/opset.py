@@ -4,16 +4,14 @@ onnx's own converter does it, on a copy without large weights. It leaves functio
 mean something else in the new set are written out first.
 """
 
-from collections.abc import Iterable, Iterator
-
-from onnx import FunctionProto, ModelProto, NodeProto, checker, helper, version_converter
+from onnx import FunctionProto, ModelProto, checker, helper, version_converter
 from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.expand import inline
-from edge_embed.exporters.onnx.foreign.lean import without_weights
+from edge_embed.exporters.onnx.foreign.lean import sparse_constant, without_weights
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of, walk
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
 _REMEDY = f"export the model with opset {OPSET} or later"
@@ -32,9 +30,10 @@ def raise_opset(file: ForeignModel) -> None:
         return
     _write_out_changed(model, opset)
     lean = without_weights(model)
+    _call_standard_by_one_name(lean)
     given = {tensor.name for tensor in lean.graph.initializer}
     imported = {item.domain for item in lean.opset_import}
-    for domain in sorted({node.domain for node in _walk(lean.graph.node)} - imported - {*STANDARD}):
+    for domain in sorted({node.domain for node in walk(lean.graph.node)} - imported - {*STANDARD}):
         lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime has some that a file need not import
     try:
         checker.check_model(_with_shapes(lean))  # before native code that believes what it is given
@@ -43,13 +42,25 @@ def raise_opset(file: ForeignModel) -> None:
     except Exception as error:  # whatever an adapter of the converter runs into
         reason = f"and onnx cannot convert it ({error!s:.200})"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
+    sparse = [node for node in model.graph.node if sparse_constant(node) is not None]
     del model.graph.node[:]
+    model.graph.node.extend(sparse)
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
     for one in (model, *model.functions):
         for item in one.opset_import:
             if item.domain in STANDARD:
                 item.version = max(item.version, OPSET)
+
+
+def _call_standard_by_one_name(model: ModelProto) -> None:
+    """Call the domain of the standard operators as onnx's converter knows it."""
+    for node in walk(model.graph.node):
+        node.domain = "" if node.domain in STANDARD else node.domain
+    (version,) = {item.version for item in model.opset_import if item.domain in STANDARD}
+    others = [item for item in model.opset_import if item.domain not in STANDARD]
+    del model.opset_import[:]
+    model.opset_import.extend([helper.make_opsetid("", version), *others])
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
@@ -67,16 +78,9 @@ def _check_nodes(model: ModelProto) -> None:
     context = checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {item.domain: item.version for item in model.opset_import}
-    for node in _walk(model.graph.node):
+    for node in walk(model.graph.node):
         if not any(graphs_of(node)):
             checker.check_node(node, context)
-
-
-def _walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from _walk(graph.node)
 
 
 def _write_out_changed(model: ModelProto, opset: int) -> None:
@@ -85,7 +89,7 @@ def _write_out_changed(model: ModelProto, opset: int) -> None:
 
 
 def _changes(function: FunctionProto, opset: int) -> bool:
-    standard = (node.op_type for node in _walk(function.node) if node.domain in STANDARD)
+    standard = (node.op_type for node in walk(function.node) if node.domain in STANDARD)
     return any(_since(op_type, opset) != _since(op_type, OPSET) for op_type in standard)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.scopes import STANDARD, walk
 from edge_embed.exporters.onnx.model_file import (
     ExternalTensor,
     checked_tensor,
@@ -19,10 +20,10 @@ from edge_embed.exporters.onnx.model_file import (
     parse_model,
     tensors_of,
 )
+from edge_embed.exporters.onnx.names import OPSET
 from edge_embed.packed.manifest import located
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-_STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class ForeignModel:
     @property
     def opset(self) -> int:
         """Version of the standard operators."""
-        return next(int(item.version) for item in self.model.opset_import if item.domain in _STANDARD)
+        return next(int(item.version) for item in self.model.opset_import if item.domain in STANDARD)
 
     @property
     def tensors(self) -> Iterator[TensorProto]:
@@ -73,11 +74,15 @@ def read_foreign(path: Path) -> ForeignModel:
     """
     with damaged(path):
         model = parse_model(path)
-        versions = [item.version for item in model.opset_import if item.domain in _STANDARD]
-        if not versions:
-            raise BadInputError("imports no standard operators: it has no look-ups of rows")
+        versions = {item.version for item in model.opset_import if item.domain in STANDARD}
+        if not versions and any(node.domain in STANDARD for node in walk(model.graph.node)):
+            raise BadInputError("imports no standard operators, and has nodes of them: export it again")
+        if not versions:  # a file of com.microsoft's alone, which needs some more when it is changed
+            model.opset_import.append(helper.make_opsetid("", OPSET))
         if len(versions) > 1:
-            raise BadInputError(f"imports versions {versions} of the standard operators, expected one: export it again")
+            raise BadInputError(
+                f"imports versions {sorted(versions)} of the standard operators, expected one: export it again"
+            )
         beside: dict[Path, None] = {}
         for tensor in tensors_of(model):
             with located(f"tensor {tensor.name!r:.80}"):

@@ -11,9 +11,9 @@ from edge_embed.exporters.onnx.bodies import OPERATORS, Body, check_count, neede
 from edge_embed.exporters.onnx.foreign.expand import unmarked
 from edge_embed.exporters.onnx.foreign.names import Names
 from edge_embed.exporters.onnx.foreign.replacement import Replacement
-from edge_embed.exporters.onnx.foreign.scopes import OVERRIDABLE_FROM_IR, Scope, graphs_of
+from edge_embed.exporters.onnx.foreign.scopes import OVERRIDABLE_FROM_IR, Scope, walk
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable, in_file
-from edge_embed.exporters.onnx.foreign.unused import drop_unused
+from edge_embed.exporters.onnx.foreign.unused import drop_idle, drop_unused
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
 from edge_embed.packed.manifest import parse_manifest, write_manifest
@@ -50,7 +50,9 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
             nodes.setdefault(use.scope, {})[use.place] = list(made.nodes(use))
     for scope in sorted(nodes, key=lambda scope: -scope.depth):  # the inner ones first: what is around them is copied
         _put_in(scope.graph, nodes[scope])
-    drop_unused(model, {name for table in used.values() for use in table.used for _, name in use.names})
+    free = {name for table in used.values() for use in table.used for _, name in use.names}
+    drop_idle(model, free)
+    drop_unused(model, free)
     _keep_constants(model)
     _add_tensors(model, named)
     _add_bodies(model, opset)
@@ -91,27 +93,25 @@ def _add_bodies(model: ModelProto, opset: int) -> None:
         else:
             model.functions.append(operator.function(count, opset=opset))
     model.ir_version = max(model.ir_version, _LEAST_IR)
+    _import_ours(model, bool(there))
+
+
+def _import_ours(model: ModelProto, has_functions: bool) -> None:
     version = next((int(item.version) for item in model.opset_import if item.domain == DOMAIN), None)
-    if version is None:
-        model.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-    elif version != DOMAIN_VERSION:
+    if has_functions and version is not None and version != DOMAIN_VERSION:
         raise BadInputError(
             f"got operators of {DOMAIN} {version}, expected {DOMAIN_VERSION}: use the release they are of"
         )
+    others = [item for item in model.opset_import if item.domain != DOMAIN]
+    del model.opset_import[:]
+    model.opset_import.extend([*others, helper.make_opsetid(DOMAIN, DOMAIN_VERSION)])
 
 
 def _nodes_of_ours(model: ModelProto) -> Iterator[Body]:
-    for node in _all_nodes(model.graph):
+    for node in walk(model.graph.node):
         if node.domain == DOMAIN:
             operator = _operator(node)
             yield operator, len(node.input) - operator.num_leading
-
-
-def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for node in graph.node:
-        yield node
-        for inner in graphs_of(node):
-            yield from _all_nodes(inner)
 
 
 def _operator(node: NodeProto) -> OnnxOperator:

@@ -1,7 +1,9 @@
 """The nodes that stand in the place of those that use a dense table.
 
     rows      <X>Embedding (ids from 0 on, tensors), and a Cast where rows have another type than the table had
-    logits    <X>Logits (hidden, tensors), and an Add for the bias
+    logits    <X>Logits (hidden, tensors), between Casts where hidden states have another type than the table
+
+and what a product does beside multiplying: Mul for its alpha and beta, Add for its bias.
 
 A rotation of the rows is one more ``MatMul``, of rows with it, and of hidden states with its transpose, in float32.
 
@@ -10,23 +12,25 @@ first, so each id means what it meant, and those out of range are refused as bef
 that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
 """
 
+import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper
 
 from edge_embed.compression.fitted import ROTATION, Stored
 from edge_embed.exporters.onnx.bodies import METHODS
 from edge_embed.exporters.onnx.foreign.names import Names
+from edge_embed.exporters.onnx.foreign.products import product_of
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable
-from edge_embed.exporters.onnx.foreign.uses import Use
+from edge_embed.exporters.onnx.foreign.uses import Use, values_of
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.lowering.graph import METHODS as LOWERED
 from edge_embed.packed.form import Use as PackedUse
 
-_ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
+_ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,14 @@ class _Tensor:
 
     name: str
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A number to multiply with, and what is to be added times that; without a name the result itself is."""
+
+    factor: float
+    added: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,33 +74,56 @@ class Replacement:
 
     def nodes(self, use: Use) -> Iterator[NodeProto]:
         """What stands in the place of a node; the uses of one graph come in the order of their places."""
-        return self._rows(use) if use.kind == "rows" else self._logits(use.node)
+        result = use.node.output[0]
+        if use.kind == "shape":
+            yield self._plain("Constant", [], result, value=_sizes(use))
+            return
+        steps = [*_steps(use.node)]
+        names = [self._names.free(f"{result}.product") for _ in steps] + [result]
+        yield from self._rows(use, names[0]) if use.kind == "rows" else self._logits(use, names[0])
+        for (op_type, operand), before, after in zip(steps, names, names[1:], strict=False):
+            yield from self._step(op_type, operand, before, after, use.dtype)
 
-    def _rows(self, use: Use) -> Iterator[NodeProto]:
+    def _step(self, op_type: str, operand: str | _Scaled, given: str, result: str, dtype: str) -> Iterator[NodeProto]:
+        """An Add, or a Mul with a number."""
+        if isinstance(operand, str):
+            yield self._plain(op_type, [given, operand], result)
+            return
+        factor, other = self._names.free(f"{result}.factor"), given
+        number = helper.make_tensor(factor, _ONNX_TYPES[dtype], [], [operand.factor])
+        yield self._plain("Constant", [], factor, value=number)
+        if operand.added:
+            other = self._names.free(f"{result}.added")
+            yield self._plain("Mul", [operand.added, factor], other)
+            yield self._plain("Add", [given, other], result)
+        else:
+            yield self._plain("Mul", [given, factor], result)
+
+    def _rows(self, use: Use, result: str) -> Iterator[NodeProto]:
         key = (id(use.scope), use.ids, use.has_column, use.rule)
         if key not in self._ids:
             self._ids[key] = yield from self._checked(use)
-        ids, result = self._ids[key], use.node.output[0]
+        ids = self._ids[key]
         is_flat = not use.lead and len(use.trail) == 1
         shaped = result if is_flat else self._names.free(f"{result}.flat")
         found = self._names.free(f"{shaped}.found") if ids.inside else shaped
-        yield from self._looked_up(ids.place, found, use.node.name)
+        yield from self._looked_up(ids.place, found, use)
         if ids.inside:
-            yield from self._or_zeros(ids.inside, found, shaped)
+            yield from self._or_zeros(ids.inside, found, shaped, use.dtype)
         if not is_flat:
-            yield from self._shaped(use, ids.place, shaped)
+            yield from self._shaped(use, ids.place, shaped, result)
 
-    def _looked_up(self, ids: str, rows: str, name: str) -> Iterator[NodeProto]:
-        is_plain = self._packed.row_type == self._table.dtype and self._rotation is None
+    def _looked_up(self, ids: str, rows: str, use: Use) -> Iterator[NodeProto]:
+        is_plain = self._packed.row_type == use.dtype and self._rotation is None
         found = rows if is_plain else self._names.free(f"{rows}.packed")
-        yield self._node("rows", [ids], found, name)
+        yield self._node("rows", [ids], found, use.node.name)
         if self._rotation is not None:
-            yield from self._rotated(found, self._packed.row_type, rows)
+            yield from self._rotated(found, self._packed.row_type, rows, use.dtype)
         elif not is_plain:
-            yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[self._table.dtype])
+            yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[use.dtype])
 
-    def _rotated(self, given: str, dtype: str, result: str, is_head: bool = False) -> Iterator[NodeProto]:
-        """``result``, of the type of the table: rows of a type times the rotation, or hidden states turned back."""
+    def _rotated(self, given: str, dtype: str, result: str, wanted: str, is_head: bool = False) -> Iterator[NodeProto]:
+        """``result``, of a wanted type: rows of a type times the rotation, or hidden states turned back."""
         names = given, f"{self._name}.{ROTATION}"
         assert self._rotation is not None
         factors = []
@@ -100,11 +135,11 @@ class Replacement:
             turned = self._names.free(f"{result}.transposed")
             yield self._plain("Transpose", factors[1:], turned)
             factors[1] = turned
-        is_wide = self._table.dtype == "float32"
+        is_wide = wanted == "float32"
         product = result if is_wide else self._names.free(f"{result}.product")
         yield self._plain("MatMul", factors, product)
         if not is_wide:
-            yield self._plain("Cast", [product], result, to=_ONNX_TYPES[self._table.dtype])
+            yield self._plain("Cast", [product], result, to=_ONNX_TYPES[wanted])
 
     def _checked(self, use: Use) -> Generator[NodeProto, None, _Ids]:
         """Ids from 0 on in the place of those of a use."""
@@ -133,17 +168,17 @@ class Replacement:
         yield self._plain("Where", [inside, place, zero], safe)
         return _Ids(safe, inside)
 
-    def _or_zeros(self, inside: str, rows: str, result: str) -> Iterator[NodeProto]:
+    def _or_zeros(self, inside: str, rows: str, result: str, dtype: str) -> Iterator[NodeProto]:
         last, column, zeros = (self._names.free(f"{result}.{name}") for name in ("last", "is_row", "zeros"))
-        nothing = numpy_helper.from_array(np.zeros((), self._table.dtype))
+        nothing = helper.make_tensor(zeros, _ONNX_TYPES[dtype], [], [0.0])
         yield self._plain("Constant", [], last, value_ints=[-1])
         yield self._plain("Unsqueeze", [inside, last], column)
         yield self._plain("Constant", [], zeros, value=nothing)
         yield self._plain("Where", [column, rows, zeros], result)
 
-    def _shaped(self, use: Use, ids: str, rows: str) -> Iterator[NodeProto]:
+    def _shaped(self, use: Use, ids: str, rows: str, result: str) -> Iterator[NodeProto]:
         """Rows [ids, d] as the axes of the table have them: [before, ids, after]."""
-        result, lead, trail = use.node.output[0], use.lead, use.trail
+        lead, trail = use.lead, use.trail
         shape, sizes = (self._names.free(f"{result}.{name}") for name in ("ids_shape", "sizes"))
         yield self._plain("Shape", [ids], shape)
         if int(np.prod(lead, dtype=np.int64)) > 1:
@@ -174,18 +209,18 @@ class Replacement:
         yield self._plain("Constant", [], one, value_ints=[1])
         yield self._plain("Reshape", [size, one], result)
 
-    def _logits(self, product: NodeProto) -> Iterator[NodeProto]:
-        place = 5 if product.op_type == "MatMulNBits" else 2
-        hidden, bias, result = product.input[0], [*product.input[place:]], product.output[0]
+    def _logits(self, use: Use, result: str) -> Iterator[NodeProto]:
+        hidden, dtype, logits = use.node.input[0], self._table.logits_type, result
+        if dtype != use.dtype:
+            given, hidden = hidden, self._names.free(f"{result}.hidden")
+            logits = self._names.free(f"{result}.logits")
+            yield self._plain("Cast", [given], hidden, to=_ONNX_TYPES[dtype])
         if self._rotation is not None:
             given, hidden = hidden, self._names.free(f"{result}.turned")
-            yield from self._rotated(given, self._table.dtype, hidden, is_head=True)
-        if not any(bias):
-            yield self._node("logits", [hidden], result, product.name)
-            return
-        plain = self._names.free(f"{result}.product")
-        yield self._node("logits", [hidden], plain, product.name)
-        yield self._plain("Add", [plain, *bias], result)
+            yield from self._rotated(given, dtype, hidden, dtype, is_head=True)
+        yield self._node("logits", [hidden], logits, use.node.name)
+        if dtype != use.dtype:
+            yield self._plain("Cast", [logits], result, to=_ONNX_TYPES[use.dtype])
 
     def _node(self, use: PackedUse, leading: Sequence[str], result: str, name: str) -> NodeProto:
         op_type = self._method.operator(use).op_type
@@ -194,3 +229,23 @@ class Replacement:
 
     def _plain(self, op_type: str, inputs: Sequence[str], result: str, **attributes: Any) -> NodeProto:
         return helper.make_node(op_type, inputs, [result], self._names.free(f"{result}.{op_type}"), **attributes)
+
+
+def _sizes(use: Use) -> TensorProto:
+    shape, values = use.known.shape, values_of(use.node)
+    if use.node.op_type == "Size":
+        return helper.make_tensor("size", TensorProto.INT64, [], [math.prod(shape)])
+    part = shape[values.get("start", 0) : values.get("end", len(shape))]
+    return helper.make_tensor("shape", TensorProto.INT64, [len(part)], part)
+
+
+def _steps(node: NodeProto) -> Iterator[tuple[str, str | _Scaled]]:
+    """What a product does with its result, in this order."""
+    if node.op_type == "MatMulNBits":
+        yield from (("Add", bias) for bias in node.input[5:] if bias)
+        return
+    product = product_of(node)
+    if product is not None and product.alpha != 1:
+        yield "Mul", _Scaled(product.alpha)
+    if product is not None and product.added and product.beta != 0:
+        yield "Add", product.added if product.beta == 1 else _Scaled(product.beta, product.added)

@@ -44,7 +44,7 @@ def _next(view: View, use: Use) -> Use | None:
     if len(takers) != 1 or name in outputs:
         return None
     scope, place, node = takers[0]
-    if scope is not use.scope or not is_standard(node, *_STEPS):
+    if scope is not use.scope or not _is_step(node):
         return None
     operands: list[Known | None] = []
     passed = use.passed | {(id(scope), name)}
@@ -66,6 +66,10 @@ def _next(view: View, use: Use) -> Use | None:
     if known is None or known.shape != use.known.shape:
         return None
     return replace(use, place=place, node=node, known=known, passed=passed)
+
+
+def _is_step(node: NodeProto) -> bool:
+    return is_standard(node, *_STEPS) or (node.domain == "com.microsoft" and node.op_type == "DequantizeLinear")
 
 
 def _operand(view: View, use: Use, name: str) -> tuple[Known | None, bool]:

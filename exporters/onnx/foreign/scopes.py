@@ -1,11 +1,12 @@
 """The graphs of a model, each with those around it, whose values it sees by their names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from edge_embed.exporters.onnx.foreign.constants import constant_values
+from edge_embed.exporters.onnx.foreign.held import Held, held_by, sparse_tensors
 
 OVERRIDABLE_FROM_IR = 4  # before, an initializer is listed among the inputs and remains a constant
 STANDARD = ("", "ai.onnx")
@@ -20,7 +21,7 @@ class Scope:
         holder: the node whose branch or body it is.
         inner: the scopes of the branches and bodies of its nodes.
         makers: the place and node that compute a value, by its name.
-        tensors: initializers and the tensors of ``Constant`` nodes, by name.
+        tensors: initializers, sparse ones too, and the tensors of ``Constant`` nodes, by name.
         given: inputs for which a caller may give a value.
         depth: how many graphs are around it.
     """
@@ -31,8 +32,9 @@ class Scope:
         self.graph, self.outer, self.holder = graph, outer, holder
         self.nodes = list(graph.node)
         self.makers = {name: (place, node) for place, node in enumerate(self.nodes) for name in node.output if name}
-        self.tensors = {tensor.name: tensor for tensor in graph.initializer}
-        self.tensors |= {node.output[0]: item.t for node in self.nodes for item in _value_of(node)}
+        self.tensors: dict[str, Held] = {tensor.name: tensor for tensor in graph.initializer}
+        self.tensors |= sparse_tensors(graph)
+        self.tensors |= dict(_constants(self.nodes))
         self.given = {value.name for value in graph.input}
         if ir_version < OVERRIDABLE_FROM_IR:
             self.given -= self.tensors.keys()
@@ -73,6 +75,14 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
         yield from item.graphs
 
 
+def walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph in graphs_of(node):
+            yield from walk(graph.node)
+
+
 def is_standard(node: NodeProto, *op_types: str) -> bool:
     """Whether a node is one of these standard operators."""
     return node.op_type in op_types and node.domain in STANDARD
@@ -83,6 +93,7 @@ def spelled(node: NodeProto) -> str:
     return f"{node.op_type} {node.name!r:.100}" if node.name else node.op_type
 
 
-def _value_of(node: NodeProto) -> Iterator[AttributeProto]:
-    if is_standard(node, "Constant"):
-        yield from (item for item in node.attribute if item.name == "value" and isinstance(item.t, TensorProto))
+def _constants(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, Held]]:
+    for node in nodes:
+        if is_standard(node, "Constant") and node.output and (tensor := held_by(node)) is not None:
+            yield node.output[0], tensor

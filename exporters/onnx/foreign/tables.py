@@ -8,28 +8,29 @@ a session would compute its rows when it is made, and keep them.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from edge_embed.compression.found import FoundTable
+from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
 from edge_embed.exporters.onnx.foreign.heads import heads
 from edge_embed.exporters.onnx.foreign.known import Known, Leaf
 from edge_embed.exporters.onnx.foreign.lookups import gathers
+from edge_embed.exporters.onnx.foreign.obstacles import held_bytes, obstacles, shape_uses
 from edge_embed.exporters.onnx.foreign.one_hot import products
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.foreign.scopes import Scope, spelled
+from edge_embed.exporters.onnx.foreign.scopes import Scope
 from edge_embed.exporters.onnx.foreign.uses import Use, View
 
 _LOOK_UPS: tuple[Callable[[View, Scope, int, NodeProto], Iterator[Use]], ...] = (gathers, products)
 _BLOCK_NUMBERS = 1 << 22
-_SHARE = 4  # constants of less than a fourth of a table may stay beside its packed form
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,9 @@ class OnnxTable(FoundTable):
 
     Attributes:
         constant: name of the largest tensor that it is made of.
-        dtype: ``float32`` or ``float16``, if it need not stay.
+        dtype: ``float32``, ``float16`` or ``bfloat16``, if it need not stay.
         used: the nodes that use it.
+        company: names of the tables that have to go with it, as they are cut out of one constant.
         origins: what had to be written out for these nodes to be seen.
         file: whose nodes these are: a copy, where something was written out.
     """
@@ -47,8 +49,14 @@ class OnnxTable(FoundTable):
     constant: str = ""
     dtype: str = ""
     used: tuple[Use, ...] = ()
+    company: tuple[str, ...] = ()
     origins: frozenset[str] = frozenset()
     file: ForeignModel | None = None
+
+    @property
+    def logits_type(self) -> str:
+        """The type of hidden states and logits of its output layer."""
+        return self.dtype if self.dtype == "float16" else "float32"
 
 
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
@@ -79,7 +87,12 @@ def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, O
 def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
     """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
     view = View(file)
-    nodes = [(scope, place, node) for scope in view.scopes for place, node in enumerate(scope.nodes)]
+    nodes = [
+        (scope, place, node)
+        for scope in view.scopes
+        for place, node in enumerate(scope.nodes)
+        if view.is_needed(scope, place)
+    ]
     look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
     parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
@@ -91,14 +104,42 @@ def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
         if (id(at[0]), at[1]) not in taken:
             for use in heads(view, *at):
                 _place(found, use, alone=False)
+    for at in nodes:
+        for uses in found:
+            uses.extend(shape_uses(view, *at[:2], uses))
     names = _labels(found)
-    return [_table(view, name, uses) for name, uses in zip(names, found, strict=True)]
+    return [
+        _table(view, name, uses, obstacle.reason, [names[at] for at in obstacle.company], held_bytes(uses, found))
+        for name, uses, obstacle in zip(names, found, obstacles(view, found), strict=True)
+    ]
+
+
+def in_company(tables: Iterable[OnnxTable], named: Collection[str]) -> list[OnnxTable]:
+    """The same tables, those that cannot go alone with the reason to stay.
+
+    Raises:
+        BadInputError: for one that has a name that was given.
+    """
+    result = list(tables)
+    while True:
+        free = {table.name for table in result if not table.reason}
+        stuck = [table for table in result if not table.reason and not free.issuperset(table.company)]
+        if not stuck:
+            return result
+        for table in stuck:
+            others = ", ".join(table.company)
+            reason = f"is cut out of the constant {table.constant!r:.200} as {others}: give the names of all of them"
+            if table.name in named:
+                raise BadInputError(f"{table.name}: {reason}")
+            result[result.index(table)] = replace(table, reason=reason)
 
 
 def weight_of(table: OnnxTable) -> torch.Tensor:
     """The numbers of a table [n, d]."""
     use = table.used[0]
     matrix = use.known.matrix(use.axis)
+    if use.known.kind == TensorProto.BFLOAT16:
+        matrix = matrix.astype(np.float32)
     if not matrix.dtype.isnative:
         matrix = matrix.astype(matrix.dtype.newbyteorder("="))
     return torch.from_numpy(matrix if matrix.flags.writeable and matrix.flags.c_contiguous else matrix.copy())
@@ -107,11 +148,30 @@ def weight_of(table: OnnxTable) -> torch.Tensor:
 def _place(found: list[list[Use]], use: Use, alone: bool = True) -> None:
     """Put a use to those of the same table, or, if it may be alone, on its own."""
     for uses in found:
-        if _is_same(uses[0], use):
-            uses.append(use)
-            return
-    if alone:
+        for mine, other in _pairs(uses[0], use):
+            if _is_same(mine, other):
+                if mine is not uses[0]:
+                    uses[:] = [_uncast(one) or one for one in uses]
+                uses.append(other)
+                return
+    if alone and use.known.leaves:  # others are made of nothing that the file holds
         found.append([use])
+
+
+def _pairs(one: Use, other: Use) -> Iterator[tuple[Use, Use]]:
+    """Two uses, and the same where one is of a table as it was before it became another type."""
+    yield one, other
+    if (wide := _uncast(other)) is not None:
+        yield one, wide
+    if (wide := _uncast(one)) is not None:
+        yield wide, other
+
+
+def _uncast(use: Use) -> Use | None:
+    before = use.known.before_cast
+    if before is None or use.reason:
+        return None
+    return replace(use, known=before, kind_of_result=use.known.kind, passed=use.passed | use.known.names)
 
 
 def _is_same(one: Use, other: Use) -> bool:
@@ -135,16 +195,15 @@ def _width(use: Use) -> int:
     return int(np.prod([*use.lead, *use.trail], dtype=np.int64))
 
 
-def _table(view: View, label: str, uses: Sequence[Use]) -> OnnxTable:
+def _table(view: View, label: str, uses: Sequence[Use], reason: str, company: Sequence[str], held: int) -> OnnxTable:
     use, known = uses[0], uses[0].known
     unread = torch.zeros(1).expand(known.shape[use.axis], _width(use))  # takes no memory
-    reason = next((each.reason for each in uses if each.reason), "") or _obstacle(view, uses)
     origins = frozenset(filter(None, (origin(node) for node in _nodes_of(view, uses))))
     constant = _plain_name(_largest(known))
-    held = sum(leaf.nbytes for leaf in known.leaves)
+    count = sum(each.kind != "shape" for each in uses)
     return OnnxTable(
-        label, unread, None, len(uses), True, reason, "beside", constant, known.dtype, tuple(uses), origins, view.file,
-        held_bytes=held,
+        label, unread, None, count, True, reason, "beside", constant, known.dtype, tuple(uses), tuple(company), origins,
+        view.file, held_bytes=held,
     )  # fmt: skip
 
 
@@ -178,53 +237,3 @@ def _nodes_of(view: View, uses: Iterable[Use]) -> Iterator[NodeProto]:
     for use in uses:
         yield use.node
         yield from (by_place[name] for name in use.names if name in by_place)
-
-
-def _obstacle(view: View, uses: Sequence[Use]) -> str:
-    """Why no packed table can do what this one does; empty if one can."""
-    for use in uses:
-        if use.kind == "rows" and use.ids in use.scope.constants:
-            return f"the ids of {spelled(use.node)} are constants, and so are its rows: fold them first"
-    leaves = [leaf for use in uses for leaf in use.known.leaves]
-    for leaf in leaves:
-        if leaf.is_given:
-            whose = "is an input of the model too, for which a caller may give another"
-            return f"{leaf.name} {whose}: remove it from the inputs"
-    most = max(leaf.nbytes for leaf in leaves)
-    return next((why for leaf in leaves if leaf.nbytes * _SHARE >= most and (why := _other_use(view, leaf, uses))), "")
-
-
-def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
-    """What else needs a tensor; empty if nothing does."""
-    done = {(id(use.scope), use.place) for use in uses}
-    may_go = frozenset[tuple[int, str]]().union(*(use.names for use in uses))
-    waiting, seen = [(leaf.scope, leaf.name)], set()
-    while waiting:
-        scope, name = waiting.pop()
-        if (id(scope), name) in seen:
-            continue
-        seen.add((id(scope), name))
-        if gives := _gives(view, scope, name):
-            return gives
-        for inner, place, node in view.takers.get((id(scope), name), ()):
-            if (id(inner), place) in done:
-                continue
-            if not all((id(inner), output) in may_go for output in filter(None, node.output)):
-                if given := next(
-                    filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
-                ):
-                    return f"{given}, by {spelled(node)}"
-                return f"{_where(inner)}{spelled(node)} takes it too: its other uses need its numbers"
-            waiting += [(inner, output) for output in node.output if output]
-    return ""
-
-
-def _gives(view: View, owner: Scope, name: str) -> str:
-    for scope in view.scopes:
-        if any(value.name == name for value in scope.graph.output) and scope.owner(name) is owner:
-            return "it is an output of the model" if scope.outer is None else f"{_where(scope)}gives it as a result"
-    return ""
-
-
-def _where(scope: Scope) -> str:
-    return "" if scope.holder is None else f"a graph inside {spelled(scope.holder)}: "

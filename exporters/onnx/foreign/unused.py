@@ -1,10 +1,12 @@
 """Removes what nothing needs any more: constants, and the nodes between them and the use of a table."""
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 
 from onnx import GraphProto, ModelProto
 
-from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.exporters.onnx.foreign.needed import needed_nodes
+from edge_embed.exporters.onnx.foreign.scopes import graphs_of, scopes_of
 
 
 def drop_unused(model: ModelProto, names: Collection[str]) -> None:
@@ -16,9 +18,26 @@ def drop_unused(model: ModelProto, names: Collection[str]) -> None:
             _drop(graph, gone)
 
 
+def drop_idle(model: ModelProto, names: Collection[str]) -> None:
+    """Remove the nodes that no output follows from, where they take values of these names."""
+    scopes = scopes_of(model)
+    needed = needed_nodes(scopes)
+    gone, idle = set(names), dict[int, list[int]]()
+    for scope in scopes:
+        for place, node in enumerate(scope.nodes):
+            taken = chain(node.input, *(_used(inner) for inner in graphs_of(node)))
+            if (id(scope), place) not in needed and not gone.isdisjoint(taken):
+                idle.setdefault(id(scope), []).append(place)
+                gone.update(filter(None, node.output))
+    for scope in scopes[::-1]:
+        for place in reversed(idle.get(id(scope), ())):
+            del scope.graph.node[place]
+
+
 def _unused(graph: GraphProto, names: Collection[str]) -> set[str]:
     used = set(_used(graph))
-    found = {tensor.name for tensor in graph.initializer if tensor.name in names and tensor.name not in used}
+    held = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    found = {tensor.name for tensor in held if tensor.name in names and tensor.name not in used}
     for node in graph.node:
         outputs = {name for name in node.output if name}
         if outputs & set(names) and not outputs & used:
@@ -35,6 +54,9 @@ def _drop(graph: GraphProto, gone: Collection[str]) -> None:
         for place in reversed(range(len(values))):
             if values[place].name in gone:
                 del values[place]
+    for place in reversed(range(len(graph.sparse_initializer))):
+        if graph.sparse_initializer[place].values.name in gone:
+            del graph.sparse_initializer[place]
     for place in reversed(range(len(graph.quantization_annotation))):
         if graph.quantization_annotation[place].tensor_name in gone:
             del graph.quantization_annotation[place]

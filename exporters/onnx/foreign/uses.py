@@ -7,8 +7,10 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
 
 from edge_embed.exporters.onnx.foreign.known import Constants, Known, Place, integers
 from edge_embed.exporters.onnx.foreign.lean import without_weights
+from edge_embed.exporters.onnx.foreign.needed import needed_nodes
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.foreign.scopes import Scope, is_standard, scopes_of
+from edge_embed.exporters.onnx.model_file import dtype_name
 
 # What an id that is no row from 0 on gives: "wraps": from -n on it counts from the end, others are refused;
 # "zeros from -n": it counts from the end, others give a row of zeros; "zeros": all such ids give a row of zeros.
@@ -17,10 +19,10 @@ Ids = Literal["wraps", "zeros from -n", "zeros"]
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A node that takes rows of a table, or multiplies with all of them.
+    """A node that takes rows of a table, multiplies with all of them, or asks for its sizes.
 
     Attributes:
-        kind: ``rows`` or ``logits``.
+        kind: ``rows``, ``logits`` or ``shape``.
         scope: the graph of the node.
         place: of the node in its graph.
         node: the node, whose first output is the result.
@@ -29,11 +31,13 @@ class Use:
         ids: name of the ids.
         has_column: whether the ids have a last axis of one more, which the result has not.
         rule: what ids out of range give.
+        is_product: whether rows are the last axis of the result, whatever their axis in the table.
+        kind_of_result: of ``TensorProto.DataType``, where it is another than that of the table.
         passed: values between the table and the result, which nothing may need afterwards.
         reason: why the table has to stay for this use; empty if it need not.
     """
 
-    kind: Literal["rows", "logits"]
+    kind: Literal["rows", "logits", "shape"]
     scope: Scope
     place: int
     node: NodeProto
@@ -42,18 +46,25 @@ class Use:
     ids: str = ""
     has_column: bool = False
     rule: Ids = "wraps"
+    is_product: bool = False
+    kind_of_result: int = TensorProto.UNDEFINED
     passed: frozenset[Place] = frozenset()
     reason: str = ""
 
     @property
+    def dtype(self) -> str:
+        """Name of the type of the result."""
+        return dtype_name(self.kind_of_result) if self.kind_of_result else self.known.dtype
+
+    @property
     def lead(self) -> tuple[int, ...]:
-        """Sizes of the axes before that of the rows."""
-        return self.known.shape[: self.axis]
+        """Sizes of the axes before that of the rows, in what is looked up."""
+        return () if self.is_product else self.known.shape[: self.axis]
 
     @property
     def trail(self) -> tuple[int, ...]:
-        """Sizes of the axes after that of the rows."""
-        return self.known.shape[self.axis + 1 :]
+        """Sizes of the axes after that of the rows, in what is looked up."""
+        return (self.known.shape[1 - self.axis],) if self.is_product else self.known.shape[self.axis + 1 :]
 
     @property
     def names(self) -> frozenset[Place]:
@@ -69,13 +80,24 @@ class View:
         self.scopes = scopes_of(file.model)
         self.constants = Constants(file)
         self._shapes = _shapes(file)
+        self._needed = needed_nodes(self.scopes)
         self.takers: dict[Place, list[tuple[Scope, int, NodeProto]]] = {}
         for scope in self.scopes:
             for place, node in enumerate(scope.nodes):
-                for name in dict.fromkeys(filter(None, node.input)):
+                for name in dict.fromkeys(filter(None, node.input)) if (id(scope), place) in self._needed else ():
                     owner = scope.owner(name)
                     if owner is not None:
                         self.takers.setdefault((id(owner), name), []).append((scope, place, node))
+
+    def is_needed(self, scope: Scope, place: int) -> bool:
+        """Whether a node has a part in an output of the model."""
+        return (id(scope), place) in self._needed
+
+    def is_taken(self, scope: Scope, name: str) -> bool:
+        """Whether a node that is needed takes a value of a scope, or a graph gives it as a result."""
+        if (id(scope), name) in self.takers:
+            return True
+        return any(value.name == name and one.owner(name) is scope for one in self.scopes for value in one.graph.output)
 
     def known(self, scope: Scope, name: str) -> Known | None:
         """The constant that a name stands for, or None."""

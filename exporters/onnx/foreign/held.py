@@ -1,0 +1,58 @@
+"""Tensors as a file can hold them beside initializers: numbers of a ``Constant``, and the entries of sparse ones."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, helper
+
+from edge_embed.errors import BadInputError
+
+Held = TensorProto | SparseTensorProto
+_NUMBERS = {
+    "value_float": TensorProto.FLOAT,
+    "value_floats": TensorProto.FLOAT,
+    "value_int": TensorProto.INT64,
+    "value_ints": TensorProto.INT64,
+}
+
+
+def held_by(node: NodeProto) -> Held | None:
+    """The tensor of a ``Constant``; None for one of text, or whose attribute is another one of a function."""
+    for item in node.attribute:
+        if item.name == "value" and item.type == AttributeProto.TENSOR and item.HasField("t"):
+            return item.t
+        if item.name == "sparse_value" and item.HasField("sparse_tensor"):
+            return item.sparse_tensor
+        if item.name in _NUMBERS and not item.ref_attr_name:
+            given = helper.get_attribute_value(item)
+            numbers = given if isinstance(given, list) else [given]
+            shape = [len(numbers)] if item.name.endswith("s") else []
+            return helper.make_tensor(node.output[0], _NUMBERS[item.name], shape, numbers)
+    return None
+
+
+def sparse_tensors(graph: GraphProto) -> dict[str, SparseTensorProto]:
+    """The sparse initializers of a graph, by the name of their values, which is theirs."""
+    return {sparse.values.name: sparse for sparse in graph.sparse_initializer}
+
+
+def dense(sparse: SparseTensorProto, array: Callable[[TensorProto], NDArray[np.generic]]) -> NDArray[np.generic]:
+    """The numbers of a sparse tensor, zeros among them.
+
+    Raises:
+        BadInputError: if an index is outside its shape.
+    """
+    shape, values, indices = tuple(sparse.dims), array(sparse.values), array(sparse.indices)
+    if indices.ndim == 2:
+        inside = indices.shape == (len(values), len(shape)) and bool(np.all((indices >= 0) & (indices < shape)))
+        indices = np.ravel_multi_index(tuple(indices.T), shape) if inside and len(values) else indices
+    else:
+        inside = indices.shape == values.shape and bool(np.all((indices >= 0) & (indices < math.prod(shape))))
+    if not inside:
+        raise BadInputError(f"sparse tensor {sparse.values.name!r:.80}: has indices outside its shape {list(shape)}")
+    result = np.zeros(math.prod(shape), values.dtype)
+    if len(values):
+        result[indices] = values
+    return result.reshape(shape)
