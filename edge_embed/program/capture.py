@@ -27,6 +27,7 @@ from edge_embed.program.failures import explained
 from edge_embed.program.module_checks import check_inputs, check_module
 from edge_embed.program.sizes_of_one import traced_at_any_size
 from edge_embed.program.traced_checks import check_traced
+from edge_embed.program.vocabulary import tokens_by_id, warn_of_other_sizes
 from edge_embed.program.wrappers import children_unwrapped, inputs_named, unwrapped
 
 _TALKATIVE = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
@@ -39,7 +40,7 @@ def write_archive(
     file: IO[bytes],
     example_inputs: ExampleInputs,
     dynamic_shapes: Any = None,
-    vocabulary: Sequence[str] | None = None,
+    vocabulary: Sequence[str] | Mapping[str, int] | None = None,
     metadata: Mapping[str, str] | None = None,
     dimension_names: Mapping[str, Mapping[int, str]] | None = None,
     output_names: Sequence[str] | None = None,
@@ -52,7 +53,7 @@ def write_archive(
         example_inputs: a tensor, positional inputs, or keyword inputs by name.
         dynamic_shapes: as for ``torch.export.export``; by default every dimension that the model allows
             is dynamic.
-        vocabulary: the token of every id.
+        vocabulary: the token of every id, or the id of every token.
         metadata: strings that travel with the model.
         dimension_names: names for dynamic dimensions by input and position; by default those of the
             ``Dim`` objects in ``dynamic_shapes``.
@@ -68,10 +69,12 @@ def write_archive(
     check_inputs(pytree.tree_leaves((args, kwargs)))
     described = {
         "format_version": EXTRA_VERSION,
-        "vocabulary": None if vocabulary is None else list(vocabulary),
+        "vocabulary": None if vocabulary is None else tokens_by_id(vocabulary),
         "metadata": dict(metadata or {}),
     }
-    read_extra(described)  # refused now, before minutes of tracing
+    tokens = read_extra(described).vocabulary  # refused now, before minutes of tracing
+    if tokens is not None:
+        warn_of_other_sizes(model, tokens)
     with ExitStack() as stack:
         stack.enter_context(children_unwrapped(model))
         check_module(model)
