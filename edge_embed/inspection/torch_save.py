@@ -14,10 +14,7 @@ from typing import IO, Literal
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import BoundedFile
 from edge_embed.inspection.report import FileReport, TorchSaveInfo
-from edge_embed.program.checkpoint import read_checkpoint
-from edge_embed.program.find_weights import open_checkpoint
 from edge_embed.program.foreign_pickle import foreign_pickle, is_old_torch_save
-from edge_embed.program.without_weights import without_weights
 
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
 _START_BYTES = 64
@@ -123,7 +120,11 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
 
 
 def _note(path: Path, contents: str) -> str:
-    """What to do with the file; some checkpoints have no weights in them."""
+    """What to do with the file; some checkpoints have no weights in them, which torch is loaded for to see."""
+    from edge_embed.program.checkpoint import read_checkpoint  # noqa: PLC0415
+    from edge_embed.program.find_weights import open_checkpoint  # noqa: PLC0415
+    from edge_embed.program.without_weights import without_weights  # noqa: PLC0415
+
     other = None
     if contents in ("state_dict", "checkpoint"):
         with suppress(BadInputError):  # which the other commands tell
