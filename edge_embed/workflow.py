@@ -80,7 +80,7 @@ def save(
     example_inputs: ExampleInputs,
     dynamic_shapes: Any = None,
     *,
-    vocabulary: Sequence[str] | None = None,
+    vocabulary: Sequence[str] | Mapping[str, int] | None = None,
     metadata: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Path:
@@ -92,7 +92,8 @@ def save(
         example_inputs: a tensor, a sequence of positional inputs, or a mapping of keyword inputs.
         dynamic_shapes: as for ``torch.export.export``. By default every dimension that the model allows
             is dynamic, also where the example has size 1.
-        vocabulary: the token of every id; it travels into the exported file.
+        vocabulary: the token of every id, or a mapping from tokens to ids; it travels into the exported file. A warning
+            tells where no table has as many rows.
         metadata: strings that travel with the model (task, tokenizer, licence, ...).
         force: overwrite an existing file.
 

@@ -7,6 +7,7 @@ import pickletools
 import struct
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -114,8 +115,22 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
         total_bytes=size,
         verified=verify,
         torch_save=info,
-        notes=[_NOTES[info.contents]],
+        notes=[_note(path, info.contents)],
     )
+
+
+def _note(path: Path, contents: str) -> str:
+    """What to do with the file; some checkpoints have no weights in them, which torch is loaded for to see."""
+    from edge_embed.program.checkpoint import read_checkpoint  # noqa: PLC0415
+    from edge_embed.program.find_weights import open_checkpoint  # noqa: PLC0415
+    from edge_embed.program.without_weights import without_weights  # noqa: PLC0415
+
+    other = None
+    if contents in ("state_dict", "checkpoint"):
+        with suppress(BadInputError):  # which the other commands tell
+            content = read_checkpoint(path)
+            other = without_weights(content, open_checkpoint(content))
+    return _NOTES[contents] if other is None else f"it {other}"
 
 
 def _contents(names: list[str], is_mapping: bool) -> Literal["module", "state_dict", "checkpoint"]:

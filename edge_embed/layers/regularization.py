@@ -37,12 +37,14 @@ class TrainingPass(NamedTuple):
         code: the centroid that each sub-vector chose, [D, B].
         counts: how often each query came up, int64 [B]; 0 for the padding row.
         value: the centroids [G, K, s] of this pass, those of ``torch.func.functional_call`` if it was called so.
+        version: of the parameters then, by which a later step is told; None under ``torch.compile``, which knows none.
     """
 
     query: Tensor
     code: Tensor
     counts: Tensor
     value: Tensor
+    version: int | None = None
 
 
 class Centroids(CompressedEmbedding):
@@ -53,7 +55,7 @@ class Centroids(CompressedEmbedding):
     query: nn.Parameter
     centroids: MovingCentroids | None
     _passes: tuple[TrainingPass, ...] = ()  # since the loss was last taken
-    _version = 0  # of the parameters in these passes
+    _commits = False  # whether it was last taken with a commitment, all that moving averages have of it
 
     def regularization_loss(
         self, weight: float = 1.0, commitment: float = 0.0, reduction: Reduction = "mean"
@@ -66,7 +68,7 @@ class Centroids(CompressedEmbedding):
         Args:
             weight: of the whole.
             commitment: beta, of the term by which queries stay near their centroids; with ``ema_decay`` nothing learns
-                from another one.
+                from another one. Under ``torch.compile`` such a layer keeps passes from the second step on.
             reduction: ``"mean"`` over the numbers of each pass, as in the authors' code, or ``"sum"``, as the paper
                 prints it.
 
@@ -78,13 +80,15 @@ class Centroids(CompressedEmbedding):
         """
         check_options(weight, commitment, reduction)
         passes, self._passes = self._passes, ()
-        if not passes and self.variant == "vq" and self.learns:
+        is_expected = self.variant == "vq" and self.learns and (self.centroids is None or self._commits)
+        if not passes and is_expected:
             warnings.warn(
-                "regularization_loss: there was no training pass since it was last taken, so centroids do not learn: "
+                "regularization_loss: there was no training pass since it was last taken, so nothing learns from it: "
                 "take it once in each step, after the forward pass; passes under torch.no_grad, in "
                 "reentrant checkpoints, in transforms of torch.func and in copies of nn.DataParallel are not seen",
                 stacklevel=2,
             )
+        self._commits = commitment > 0
         return loss_of(passes, weight, commitment, reduction, like=self.value)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -102,24 +106,30 @@ class Centroids(CompressedEmbedding):
         """Keep a pass, or a part of one, and none of a step that the optimiser has finished."""
         if is_part:
             self._passes += (one,)
-        elif torch.compiler.is_compiling():  # which does not know versions of tensors
-            self._passes += (one,) if self.centroids is None else ()
+        elif torch.compiler.is_compiling():
+            if self.centroids is None or self._commits:  # else nobody takes them, and they would stay for ever
+                self._passes += (one,)
         elif torch.is_grad_enabled() and not is_transformed(one.query, self.value):
             version = sum(parameter._version for parameter in self.parameters())
-            if self._passes and version != self._version:
-                self._passes = ()
-                if self.centroids is None:
-                    warnings.warn(
-                        f"{type(self).__name__}: centroids learn from regularization_loss() alone, and the last step "
-                        "was without: loss = loss + layer.regularization_loss(), before the loss is scaled",
-                        stacklevel=2,
-                    )
-            self._version = version
-            self._passes += (one,)
+            self._drop_earlier_steps(version)
+            self._passes += (one._replace(version=version),)
+
+    def _drop_earlier_steps(self, version: int) -> None:
+        """Keep what came after the last pass of another version: what was compiled has none, and goes with its step."""
+        stale = [place for place, one in enumerate(self._passes) if one.version not in (None, version)]
+        if not stale:
+            return
+        self._passes = self._passes[stale[-1] + 1 :]
+        if self.centroids is None:
+            warnings.warn(
+                f"{type(self).__name__}: centroids learn from regularization_loss() alone, and the last step "
+                "was without: loss = loss + layer.regularization_loss(), before the loss is scaled",
+                stacklevel=3,
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave passes out of copies and files: they belong to one step."""
-        return {name: state for name, state in self.__dict__.items() if name not in ("_passes", "_version")}
+        return {name: state for name, state in self.__dict__.items() if name not in ("_passes", "_commits")}
 
 
 def regularization_loss(
@@ -156,7 +166,7 @@ def loss_of(
     check_options(weight, commitment, reduction)
     wide = torch.promote_types(like.dtype, torch.float32)
     loss = torch.zeros((), dtype=wide, device=like.device)
-    for query, code, counts, value in passes:
+    for query, code, counts, value, _ in passes:
         factor: Tensor | float = weight
         if reduction == "mean":
             factor = weight / (query.shape[-1] * counts.sum()).clamp(min=1).to(wide)

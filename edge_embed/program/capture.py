@@ -9,7 +9,6 @@ import json
 import logging
 import sys
 import warnings
-from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import IO, Any
@@ -25,8 +24,10 @@ from edge_embed.program.causal_masks import masks_not_compared
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.failures import explained
 from edge_embed.program.module_checks import check_inputs, check_module
+from edge_embed.program.output_names import name_fields, names_of_outputs
 from edge_embed.program.sizes_of_one import traced_at_any_size
 from edge_embed.program.traced_checks import check_traced
+from edge_embed.program.vocabulary import tokens_by_id, warn_of_other_sizes
 from edge_embed.program.wrappers import children_unwrapped, inputs_named, unwrapped
 
 _TALKATIVE = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
@@ -39,7 +40,7 @@ def write_archive(
     file: IO[bytes],
     example_inputs: ExampleInputs,
     dynamic_shapes: Any = None,
-    vocabulary: Sequence[str] | None = None,
+    vocabulary: Sequence[str] | Mapping[str, int] | None = None,
     metadata: Mapping[str, str] | None = None,
     dimension_names: Mapping[str, Mapping[int, str]] | None = None,
     output_names: Sequence[str] | None = None,
@@ -52,7 +53,7 @@ def write_archive(
         example_inputs: a tensor, positional inputs, or keyword inputs by name.
         dynamic_shapes: as for ``torch.export.export``; by default every dimension that the model allows
             is dynamic.
-        vocabulary: the token of every id.
+        vocabulary: the token of every id, or the id of every token.
         metadata: strings that travel with the model.
         dimension_names: names for dynamic dimensions by input and position; by default those of the
             ``Dim`` objects in ``dynamic_shapes``.
@@ -68,10 +69,12 @@ def write_archive(
     check_inputs(pytree.tree_leaves((args, kwargs)))
     described = {
         "format_version": EXTRA_VERSION,
-        "vocabulary": None if vocabulary is None else list(vocabulary),
+        "vocabulary": None if vocabulary is None else tokens_by_id(vocabulary),
         "metadata": dict(metadata or {}),
     }
-    read_extra(described)  # refused now, before minutes of tracing
+    tokens = read_extra(described).vocabulary  # refused now, before minutes of tracing
+    if tokens is not None:
+        warn_of_other_sizes(model, tokens)
     with ExitStack() as stack:
         stack.enter_context(children_unwrapped(model))
         check_module(model)
@@ -79,7 +82,7 @@ def write_archive(
         traced = trace(model, args, kwargs, shapes)
         with _torch_quiet(), _named_failure(model):
             program = traced.run_decompositions({})  # in-place calls become plain ones
-        _name_results(program)
+        name_fields(program)
         check_traced(program, type(model).__name__)
         chosen = _chosen_names(model, args, kwargs, shapes, program)
     for node in program.graph.nodes:
@@ -88,7 +91,7 @@ def write_archive(
     extra = {
         **described,
         "dimensions": dimension_names or chosen,
-        "outputs": _output_names(program) if output_names is None else list(output_names),
+        "outputs": names_of_outputs(program) if output_names is None else list(output_names),
     }
     _own_memory(program)
     with _torch_quiet():
@@ -276,36 +279,3 @@ def _leaf_specs(value: Any, spec: Any) -> Iterator[Any]:
             yield from _leaf_specs(item, spec[at] if isinstance(spec, list | tuple) and at < len(spec) else None)
     else:
         yield spec if isinstance(value, Tensor) else None
-
-
-def _name_results(program: ExportedProgram) -> None:
-    """Let results of ``torch.topk`` and others be mappings of their fields: torch 2.13 cannot save their types."""
-    for call in program.module_call_graph:
-        if call.signature is not None:
-            spec = call.signature.out_spec
-            leaves: list[Any] = [object()] * spec.num_leaves
-            call.signature.out_spec = pytree.tree_structure(_fields(pytree.tree_unflatten(leaves, spec)))
-
-
-def _fields(value: Any) -> Any:
-    if type(value).__module__ == "torch.return_types":
-        return dict(zip(type(value).__match_args__, value, strict=True))
-    if type(value) is dict:
-        return {key: _fields(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_fields, value))
-    return value
-
-
-def _output_names(program: ExportedProgram) -> list[str]:
-    """``logits`` for ``{"logits": ...}``, or the field of a named tuple; others are named by position."""
-    tree = program.call_spec.out_spec
-    if tree is None or tree.type not in (dict, namedtuple):
-        return []
-    leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * tree.num_leaves, tree))
-    return ["_".join(map(_key_name, path)) for path, _ in leaves]
-
-
-def _key_name(key: Any) -> str:
-    """The key of a mapping, the position in a list or the field of a named tuple."""
-    return str(next(getattr(key, kind) for kind in ("key", "idx", "name") if hasattr(key, kind)))

@@ -1,5 +1,6 @@
 """Recognises folders of other tools by the names of the files in them."""
 
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from edge_embed.program.kind import EXPORTED, JOINED, MATRIX, SAVE, FileKind
 
 _MOST_ENTRIES = 1000
 _SHOWN = 3
+_PART = re.compile(r"-\d{5}-of-\d{5}\.(safetensors|bin|pt)$")
 _MODELS = (".pt", ".pt2", ".pth", ".ckpt", ".onnx", ".tflite", ".safetensors", ".bin", ".ftz", ".vec", ".npy", ".npz")
 _OF_NAMES = {
     "saved_model.pb": FileKind("a SavedModel folder of TensorFlow", EXPORTED),
@@ -34,6 +36,9 @@ def folder_kind(folder: Path) -> FileKind | None:
     for name, kind in _OF_NAMES.items():
         if name in names:
             return kind
+    if any(_PART.search(name) for name in names):
+        remedy = "put the config.json of transformers and the index beside them, or their weights into one file"
+        return FileKind("a folder with the parts of one model, without their index", remedy)
     models = [name for name in names if name.lower().endswith(_MODELS)]
     if models:
         shown = ", ".join(f"{name:.80}" for name in models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")

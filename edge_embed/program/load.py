@@ -20,6 +20,7 @@ from edge_embed.program.module_file import WITHOUT_MODEL, load_module, unpickle_
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.reader import MODEL, program_in, read_program
 from edge_embed.program.state_dict import Factory, load_weights
+from edge_embed.program.without_weights import without_weights
 
 _PICKLE = b"\x80"
 _WITH_MODEL = "--model package.module:function"
@@ -101,11 +102,14 @@ def _start_of(path: Path) -> bytes:
 
 
 def _refuse_weights(path: Path) -> None:
-    """Refuse a checkpoint: weights that need a module, whatever lies beside them."""
+    """Refuse a checkpoint: weights that need a module, whatever lies beside them, or what is there in their place."""
     try:
-        checkpoint = open_checkpoint(read_checkpoint(path))
+        content = read_checkpoint(path)
+        checkpoint = open_checkpoint(content)
     except BadInputError:
         return
+    if (other := without_weights(content, checkpoint)) is not None:
+        raise BadInputError(f"{path}: {other}")
     if checkpoint.tensors and checkpoint.is_mapping:
         raise BadInputError(f"{path}: {WITHOUT_MODEL}")
 

@@ -23,12 +23,18 @@ from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.file_kind import is_safetensors, kind_in
 from edge_embed.program.find_weights import Weights, find_weights, open_checkpoint
 from edge_embed.program.module_file import unpickle
+from edge_embed.program.tied_weights import check_tied
+from edge_embed.program.without_weights import without_weights
 from edge_embed.report.source import SourceFacts
 
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)
 
-_WEIGHTS_ALONE = "save them with torch.save(model.state_dict(), path)"
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+_IS_PART = (
+    "its name says that it is one part of several: put all of them into one file, "
+    "torch.save({name: tensor for part in parts for name, tensor in part.items()}, path)"
+)
 _SHOWN = 5  # names in a message
 _COMPARED = 200
 
@@ -104,13 +110,15 @@ def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_
     content = _content(path, allow_pickle)
     with located(str(path)):
         checkpoint = open_checkpoint(content)
-        if not checkpoint.tensors:
-            raise BadInputError(f"holds no state_dict: {_WEIGHTS_ALONE}")
+        if (other := without_weights(content, checkpoint)) is not None:
+            raise BadInputError(other)
         weights = find_weights(checkpoint, module, wanted)
         try:
             module.load_state_dict(_with_aliases(weights, module))
         except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
-            raise BadInputError(f"does not fit the model of --model: {_reason(str(error))}") from error
+            part = "" if _PART.search(path.stem) is None else f"; {_IS_PART}"
+            raise BadInputError(f"does not fit the model of --model: {_reason(str(error))}{part}") from error
+        check_tied(module, weights.tensors)
     return LoadedModule(module, SourceFacts(_remarks(path, weights), weights.left_out))
 
 

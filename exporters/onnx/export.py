@@ -45,6 +45,7 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
+from edge_embed.program.program import Program
 
 
 def export_onnx(
@@ -179,9 +180,21 @@ def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
             assert exported is not None  # given with dynamo=True
             with _tables_as_inputs(exported.model, lowered):
                 exported.optimize()
+            _name_ends(exported.model, program)
     except torch.onnx.errors.OnnxExporterError as error:
         raise BadInputError(f"the model cannot be expressed in ONNX: {_reason(error)}") from error
     return exported.model
+
+
+def _name_ends(model: ir.Model, program: Program) -> None:
+    """Give inputs and outputs their names: the exporter makes up others for a tensor that is two of them."""
+    names = [*(declared.name for declared in program.inputs), *program.output_names]
+    ends = [*model.graph.inputs, *model.graph.outputs]
+    for value in values_of(model):
+        if value.name in names and not any(value is end for end in ends):
+            value.name = f"{value.name}_inside"
+    for value, name in zip(ends, names, strict=True):
+        value.name = name
 
 
 @contextlib.contextmanager

@@ -240,9 +240,20 @@ class Graph:
         return values, places
 
     def end(self, signature: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
-        """End the subgraph, with names for its inputs and outputs."""
-        numbers = ({name: tensor.index for name, tensor in tensors.items()} for tensors in (inputs, outputs))
+        """End the subgraph, with names for its inputs and outputs, of which each is a tensor of its own."""
+        seen: set[int] = set()
+        own = {}
+        for name, tensor in outputs.items():
+            own[name] = self._copied(tensor) if tensor.index in seen else tensor
+            seen.add(tensor.index)
+        numbers = ({name: tensor.index for name, tensor in tensors.items()} for tensors in (inputs, own))
         self._builder.end(signature, *numbers)
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        """The same numbers in another tensor: a runtime knows outputs by the names of their tensors."""
+        if tensor.shape.count(-1) <= 1:
+            return self.reshape(tensor, tensor.shape)
+        return self._add("RESHAPE", [tensor, self.shape(tensor)], tensor.dtype, tensor.shape)
 
     def write(self, path: Path, outputs: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
         """End the only subgraph and write the file.

@@ -233,6 +233,61 @@ def test_compiled_training_has_it(recwarn):
         torch.testing.assert_close(layer.regularization_loss(), written_out(layer, ids, 0, "mean"))
 
 
+class Language(nn.Module):
+    """A table at both ends, of which parts are compiled."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.words = make(**options)
+        self.head = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids))
+
+
+def losses_of_steps(model: nn.Module, commitment: float = 0.0, takes_loss: bool = True) -> list[float]:
+    """The loss of the centroids in each of three steps, of two passes each."""
+    optimizer, losses = torch.optim.SGD(model.parameters(), 0.1), []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = model(IDS + step).square().mean() + model(IDS + 2 * step).mean()
+        if takes_loss:
+            losses.append(regularization_loss(model, commitment=commitment))
+        (loss + sum(losses[-1:])).backward()
+        optimizer.step()
+    return [loss.item() for loss in losses]
+
+
+@pytest.mark.parametrize("parts", [("words",), ("head",), ("words", "head")])
+def test_parts_compiled_have_the_losses_of_eager_steps(parts):
+    torch._dynamo.reset()
+    wanted = losses_of_steps(Language())
+    model = Language()
+    for part in parts:
+        getattr(model, part).compile(backend="eager")
+    assert losses_of_steps(model) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("part", ["words", "head"])
+def test_a_step_without_it_is_told_where_a_part_is_compiled(part):
+    torch._dynamo.reset()
+    model = Language()
+    getattr(model, part).compile(backend="eager")
+    with pytest.warns(UserWarning, match="the last step was without"):
+        losses_of_steps(model, takes_loss=False)
+    assert len(model.words._passes) <= 8  # no more than two steps
+
+
+def test_moving_averages_compiled_learn_from_commitment_from_the_second_step_on(recwarn):
+    torch._dynamo.reset()
+    model = Language(ema_decay=0.9)
+    model.compile(backend="eager")
+    first, *later = losses_of_steps(model, 0.25)
+    assert first == 0
+    assert later == pytest.approx(losses_of_steps(Language(ema_decay=0.9), 0.25)[1:], rel=0.02)  # centroids agree
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -164,7 +164,7 @@ def test_files_without_weights(folder):
     path = folder / "weights.pt"
     for content in ([1, 2], {"epoch": 3}):
         torch.save(content, path)
-        with pytest.raises(BadInputError, match="holds no state_dict"):
+        with pytest.raises(BadInputError, match="holds no tensors, and so no state_dict"):
             load_into(factory(folder), path)
     torch.save({"words": torch.zeros(2)}, path)
     with pytest.raises(BadInputError, match=r"Missing key.*Unexpected key"):
@@ -225,6 +225,6 @@ class Attack:
 
 def test_no_code_of_the_file_runs(folder):
     torch.save({"words.query": Attack()}, folder / "weights.pt")
-    with pytest.raises(BadInputError, match="holds no state_dict"):
+    with pytest.raises(BadInputError, match="holds no tensors, and so no state_dict"):
         load_into(factory(folder), folder / "weights.pt")
     assert not (folder / "attacked").exists()

@@ -1,0 +1,48 @@
+"""Names of outputs: keys and fields of whatever a model returns, which an archive holds as plain mappings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+
+def name_fields(program: ExportedProgram) -> None:
+    """Let results be mappings of their fields: torch 2.13 cannot save named tuples and mappings of other classes."""
+    for call in program.module_call_graph:
+        if call.signature is not None:
+            spec = call.signature.out_spec
+            leaves: list[Any] = [object()] * spec.num_leaves
+            call.signature.out_spec = pytree.tree_structure(_fields(pytree.tree_unflatten(leaves, spec)))
+
+
+def names_of_outputs(program: ExportedProgram) -> list[str]:
+    """``logits`` for ``{"logits": ...}``, ``states_0`` for the first of a list in it; none where nothing has a name."""
+    tree = program.call_spec.out_spec
+    if tree is None or tree.type is not dict:
+        return []
+    leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * tree.num_leaves, tree))
+    return ["_".join(map(_key_name, path)) for path, _ in leaves]
+
+
+def _fields(value: Any) -> Any:
+    """The same leaves in the same order, in plain mappings, lists and tuples."""
+    if isinstance(value, Mapping):  # also the outputs of transformers
+        return {key: _fields(item) for key, item in value.items()}
+    if isinstance(value, tuple) and (names := _names_in(value)):
+        return dict(zip(names, map(_fields, value), strict=True))
+    if type(value) in (list, tuple):
+        return type(value)(map(_fields, value))
+    return value
+
+
+def _names_in(value: tuple[Any, ...]) -> tuple[str, ...]:
+    """Those of a named tuple, and of what ``torch.topk`` and others return."""
+    is_of_torch = type(value).__module__ == "torch.return_types"
+    names: tuple[str, ...] = type(value).__match_args__ if is_of_torch else getattr(value, "_fields", ())
+    return names
+
+
+def _key_name(key: Any) -> str:
+    """The key of a mapping, or the position in a list."""
+    return str(next(getattr(key, kind) for kind in ("key", "idx") if hasattr(key, kind)))

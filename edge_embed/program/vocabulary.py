@@ -1,0 +1,44 @@
+"""The vocabulary that travels with a model: its tokens in the order of their ids, beside the rows that ids look up."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from torch import nn
+
+from edge_embed.errors import BadInputError
+
+_LOG = logging.getLogger(__name__)
+
+
+def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
+    """The token of every id, of a list of them or of a mapping from tokens to ids.
+
+    Raises:
+        BadInputError: if it is one text, or the ids of a mapping are not 0, 1, 2 and so on, each once.
+    """
+    if isinstance(vocabulary, str | bytes) or not isinstance(vocabulary, Iterable):
+        raise BadInputError(
+            f"vocabulary: got a {type(vocabulary).__name__}, expected a list of tokens, one for each id"
+        )
+    if not isinstance(vocabulary, Mapping):
+        return list(vocabulary)
+    tokens = {number: token for token, number in vocabulary.items()}
+    if set(tokens) != set(range(len(vocabulary))):
+        raise BadInputError(
+            f"vocabulary: got a mapping whose ids are not 0 to {len(vocabulary) - 1}, each once: give a list with the "
+            "token of every id, and some text of your own, such as <unused>, for an id without"
+        )
+    return [tokens[number] for number in range(len(vocabulary))]
+
+
+def warn_of_other_sizes(model: nn.Module, tokens: list[str]) -> None:
+    """Say where no table has as many rows as there are tokens; a model may pad its table, or hash ids."""
+    rows = {name: table.num_embeddings for name, table in model.named_modules() if hasattr(table, "num_embeddings")}
+    if not rows or len(tokens) in rows.values():
+        return
+    name, largest = max(rows.items(), key=lambda item: item[1])
+    what = f"row {len(tokens)} and those behind it have no token"
+    if len(tokens) > largest:
+        what = f"no row belongs to {tokens[largest]!r:.80} and the tokens behind it"
+    table = f"the table {name}" if name else "the table"
+    _LOG.warning("vocabulary: %d tokens, but %s has %d rows: %s", len(tokens), table, largest, what)

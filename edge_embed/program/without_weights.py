@@ -1,0 +1,61 @@
+"""Says what a file of ``torch.save`` holds in place of the weights of a model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from edge_embed.program.find_weights import Checkpoint
+from edge_embed.program.inert_pickle import Inert
+from edge_embed.program.kind import MATRIX
+
+_SAVE_WEIGHTS = "save them with torch.save(model.state_dict(), path)"
+_MOST_DEPTH = 4
+_SHOWN = 5
+_OPTIMIZER = {"state", "param_groups"}  # keys of the state_dict of an optimizer of torch
+_DEEPSPEED = {"optimizer_state_dict", "ds_version"}
+
+
+def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
+    """What the file holds and what to do, for a message; None where weights of a model may be in it.
+
+    Args:
+        content: from `read_checkpoint`.
+        checkpoint: of it, from `open_checkpoint`.
+    """
+    if isinstance(content, Inert):
+        return None
+    if isinstance(content, Tensor):
+        is_matrix = content.ndim == 2 and content.is_floating_point()
+        remedy = MATRIX if is_matrix else _SAVE_WEIGHTS
+        return f"holds one tensor, {content.dtype} {list(content.shape)}, and no model: {remedy}"
+    if not checkpoint.tensors:
+        return f"holds no tensors, and so no state_dict (but a {_kind(content)}): {_SAVE_WEIGHTS}"
+    if isinstance(content, dict) and content.keys() >= _DEEPSPEED:
+        return "holds a part of the optimizer state of DeepSpeed: make one file of the folder, with its zero_to_fp32.py"
+    states = tuple(_optimizer_states(content))
+    others = [path for path, tensor in checkpoint.tensors.items() if tensor.is_floating_point()]
+    if states and all(path.startswith(states) for path in others):
+        return f"holds the state of an optimizer, and no weights of a model: {_SAVE_WEIGHTS}"
+    return None
+
+
+def _optimizer_states(content: Any) -> Iterator[str]:
+    """What the paths of tensors in states of optimizers begin with."""
+    waiting, seen = [("", content, 0)], set()
+    while waiting:
+        path, value, depth = waiting.pop()
+        if not isinstance(value, dict | list | tuple) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict) and value.keys() >= _OPTIMIZER and isinstance(value["param_groups"], list):
+            yield path
+        elif depth < _MOST_DEPTH:
+            children = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting += [(f"{path}{name}.", child, depth + 1) for name, child in children if isinstance(name, str | int)]
+
+
+def _kind(content: Any) -> str:
+    if not isinstance(content, dict):
+        return type(content).__name__
+    return "mapping of " + ", ".join(f"{name!r:.40}" for name in list(content)[:_SHOWN]) if content else "mapping"

@@ -1,0 +1,66 @@
+"""The vocabulary of a saved model: its order, and its size beside the tables."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.errors import BadInputError
+from edge_embed.program.load import load_program
+
+IDS = torch.tensor([[1, 2]])
+
+
+def saved(folder, model, vocabulary):
+    return load_program(edge_embed.save(model, folder / "m.pt", IDS, vocabulary=vocabulary, force=True)).vocabulary
+
+
+def warnings_in(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_mapping_gives_the_token_of_every_id(tmp_path):
+    assert saved(tmp_path, nn.Embedding(3, 2), {"b": 1, "a": 0, "c": 2}) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("vocabulary", [{"a": 0, "b": 2}, {"a": 1, "b": 2}, {"a": 0, "b": 0}, {"a": "x"}])
+def test_a_mapping_with_ids_left_out_or_twice_is_refused(tmp_path, vocabulary):
+    with pytest.raises(BadInputError, match=r"a mapping whose ids are not 0 to .*: give a list"):
+        saved(tmp_path, nn.Embedding(3, 2), vocabulary)
+
+
+@pytest.mark.parametrize("vocabulary", ["abc", 3])
+def test_what_is_no_list_is_refused(tmp_path, vocabulary):
+    with pytest.raises(BadInputError, match=f"got a {type(vocabulary).__name__}, expected a list of tokens"):
+        saved(tmp_path, nn.Embedding(3, 2), vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (2, "2 tokens, but the table words has 3 rows: row 2 and those behind it have no token"),
+        (4, "4 tokens, but the table words has 3 rows: no row belongs to 't3' and the tokens behind it"),
+    ],
+)
+@pytest.mark.parametrize("table", [nn.Embedding(3, 2), edge_embed.TTEmbedding(3, 2, rank=1)], ids=["dense", "tt"])
+def test_another_number_of_tokens_than_rows_is_said(tmp_path, caplog, tokens, said, table):
+    model = nn.Sequential()
+    model.add_module("words", table)
+    assert saved(tmp_path, model, [f"t{at}" for at in range(tokens)]) == [f"t{at}" for at in range(tokens)]
+    assert warnings_in(caplog) == [f"vocabulary: {said}"]
+
+
+@pytest.mark.parametrize("rows", [(3, 7), (7, 3)])
+def test_one_table_with_as_many_rows_is_enough(tmp_path, caplog, rows):
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.items = (nn.Embedding(count, 2) for count in rows)
+
+        def forward(self, ids):
+            return self.users(ids) + self.items(ids)
+
+    saved(tmp_path, Two(), ["a", "b", "c"])
+    assert not warnings_in(caplog)

@@ -1,0 +1,62 @@
+"""Files of torch.save, and folders, that hold no weights of a model: what they are is said."""
+
+import pytest
+import torch
+from torch import nn
+
+from edge_embed.errors import BadInputError
+from edge_embed.inspection.inspect import inspect_file
+from edge_embed.program.load import load_program
+from edge_embed.program.state_dict import load_into
+
+
+def optimizer_state(kind: type[torch.optim.Optimizer] = torch.optim.Adam) -> dict[str, object]:
+    layer = nn.Linear(2, 2)
+    optimizer = kind(layer.parameters(), 0.1)
+    layer(torch.ones(2)).sum().backward()
+    optimizer.step()
+    return optimizer.state_dict()
+
+
+CONTENTS = {
+    "holds the state of an optimizer, and no weights of a model": [
+        optimizer_state(),
+        {"optimizer": optimizer_state(torch.optim.Adagrad), "epoch": 3, "rng": torch.get_rng_state()},
+        {"optimizer_states": [optimizer_state()], "state_dict": {}},
+    ],
+    "holds no tensors, and so no state_dict": [{"epoch": 1}, [1, 2], {}, {"param_groups": [], "state": {}}],
+    r"holds one tensor, torch.float32 \[30, 8\], .*numpy.save": [torch.ones(30, 8)],
+    r"holds one tensor, torch.uint8 \[5056\], .*torch.save\(model.state_dict\(\)": [torch.get_rng_state()],
+    "a part of the optimizer state of DeepSpeed: .*zero_to_fp32.py": [
+        {"optimizer_state_dict": {"zero_stage": 2, "flat": [torch.ones(3)]}, "ds_version": "0.14"}
+    ],
+}
+CASES = [(message, content) for message, contents in CONTENTS.items() for content in contents]
+
+
+@pytest.mark.parametrize(("message", "content"), CASES)
+def test_a_file_without_weights_says_what_it_holds(tmp_path, message, content):
+    path = tmp_path / "c.pt"
+    torch.save(content, path)
+    for refused in (lambda: load_into(lambda: nn.Linear(2, 2), path), lambda: load_program(path)):
+        with pytest.raises(BadInputError, match=message):
+            refused()
+    (note,) = inspect_file(path).notes
+    assert note.startswith("it holds ")
+    assert "weights alone" not in note
+
+
+def test_weights_beside_the_state_of_an_optimizer_are_weights(tmp_path):
+    torch.save({"model": nn.Linear(2, 2).state_dict(), "optimizer": optimizer_state()}, tmp_path / "c.pt")
+    load_into(lambda: nn.Linear(2, 2), tmp_path / "c.pt")
+    with pytest.raises(BadInputError, match="holds weights without a model"):
+        load_program(tmp_path / "c.pt")
+
+
+@pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00002.bin"])
+def test_a_part_of_a_model_says_that_it_is_one(tmp_path, name):
+    torch.save({"weight": torch.ones(2, 2)}, tmp_path / name)
+    with pytest.raises(BadInputError, match="Missing keys: bias; its name says that it is one part of several"):
+        load_into(lambda: nn.Linear(2, 2), tmp_path / name)
+    with pytest.raises(BadInputError, match="is a folder with the parts of one model, without their index"):
+        load_program(tmp_path)
