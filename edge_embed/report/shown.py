@@ -70,9 +70,9 @@ class FoldedTable(Table):
     files that somebody else made.
     """
 
-    def add_column(self, header: RenderableType = "", **options: Any) -> None:
+    def add_column(self, header: RenderableType = "", footer: RenderableType = "", **options: Any) -> None:
         """Add a column."""
-        super().add_column(_shown(header), **{"overflow": "fold"} | options)
+        super().add_column(_shown(header), footer, **{"overflow": "fold"} | options)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row."""
@@ -94,11 +94,9 @@ class FoldedTable(Table):
             self.title, self.caption = title, caption
 
     def _widths(self, console: Console, options: ConsoleOptions) -> list[int]:
-        """Of each column, for whole words; columns that want little more get that first. Empty where they do not fit."""
+        """Of each column, for whole words; those that want little more get it first. Empty where they do not fit."""
         endless = options.update(width=_ENDLESS)
-        wanted = [
-            measure_renderables(console, endless, [column.header, *column.cells] or [""]) for column in self.columns
-        ]
+        wanted = [measure_renderables(console, endless, [column.header, *column.cells]) for column in self.columns]
         widths = [size.minimum for size in wanted]
         left = options.max_width - sum(widths) - 3 * len(widths) - 1  # an edge, and a space on both sides
         if left < 0:

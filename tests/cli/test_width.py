@@ -59,7 +59,8 @@ def test_tables_hold_whole_words_at_every_width(width):
     assert {"1,024,000", "101,056", "(93,536)"} <= set(words)
     assert max(map(len, printed.splitlines())) <= width
     if width >= 60:
-        assert words.count(NAME) == 1 and f"{NAME}: sizes" in printed
+        assert words.count(NAME) == 1
+        assert f"{NAME}: sizes" in printed
     else:
         assert printed.replace("\n", "").count(NAME) == 2
 
