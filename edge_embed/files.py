@@ -127,8 +127,10 @@ def check_target(target: Path, force: bool) -> None:
     """Refuse early what the move would refuse, or should: minutes of work may lie between.
 
     Raises:
-        BadInputError: The target exists and ``force`` is false, or is no regular file, or has no directory.
+        BadInputError: The target exists and ``force`` is false, or is no regular file, has no directory, or is ``-``.
     """
+    if target.name == "-":
+        raise BadInputError(f"{target}: nothing is written to standard output: expected the path of a file")
     if not target.parent.is_dir():
         raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
     if target.is_dir():

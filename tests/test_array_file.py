@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edge_embed.array_file import opened_archive, read_array
+from edge_embed.cli.compress import _counts
 from edge_embed.errors import BadInputError
 
 
@@ -114,3 +115,10 @@ def test_a_member_with_a_wrong_checksum_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(data)
     with opened_archive(tmp_path / "x.npz") as archive, pytest.raises(BadInputError, match="array x: is damaged"):
         archive.read("x")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", ["i8", "f4"])
+def test_counts_are_read_in_either_byte_order(order, kind, tmp_path):
+    np.save(tmp_path / "counts.npy", np.arange(5, dtype=order + kind))
+    assert _counts([f"words={tmp_path / 'counts.npy'}"])["words"].tolist() == [0, 1, 2, 3, 4]

@@ -335,3 +335,14 @@ def test_two_directories_are_refused(tmp_path: Path) -> None:
         new_files([tmp_path / "a", tmp_path / "other" / "b"]),
     ):
         pytest.fail("the body must not run")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_dash_is_no_output_as_nothing_goes_to_standard_output(
+    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: check_output([Path("-")], [], force), lambda: write(Path("-"), force=force)):
+        with pytest.raises(BadInputError, match="-: nothing is written to standard output"):
+            call()
+    assert names(tmp_path) == []

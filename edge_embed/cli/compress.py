@@ -170,7 +170,8 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
         if name in counts:
             raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
-            counts[name] = torch.from_numpy(read_array(Path(file)))
+            found = read_array(Path(file))
+            counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
         except (BadInputError, TypeError, ValueError) as error:  # torch has not all types of numpy
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error

@@ -13,7 +13,8 @@ import click
 from rich.console import Console
 
 from edge_embed.report.bars import bars
-from edge_embed.report.shown import FILE_WIDTH, Shown
+from edge_embed.report.shown import AS_IT_IS, FILE_WIDTH, Shown
+from edge_embed.report.words import plain
 
 Command = Callable[..., None]
 
@@ -33,7 +34,7 @@ class Output:
     def remarks(self, lines: Iterable[str]) -> None:
         """Tell on stderr what a report that is not shown would say."""
         for line in lines if self.quiet else ():
-            click.echo(line, err=True)
+            click.echo(plain(line), err=True)
 
     def finish(self, report: Shown, exit_code: int = 0, show: Callable[[Console], None] | None = None) -> None:
         """Print a report as it shows itself, or by ``show``, and end."""
@@ -41,7 +42,7 @@ class Output:
             click.echo(json.dumps(report.to_json()))
         elif not self.quiet:
             has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()  # which rich looks up
-            (show or report.show)(Console(width=None if has_width else FILE_WIDTH))
+            (show or report.show)(Console(width=None if has_width else FILE_WIDTH, **AS_IT_IS))
         sys.exit(exit_code)
 
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None]]:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +17,7 @@ from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableIn
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tt import PackedTT
+from edge_embed.report.shown import stacked
 from edge_embed.report.words import method_words
 
 _KINDS = {
@@ -266,11 +266,8 @@ def _print(console: Console, table: Table) -> None:
     if Measurement.get(console, console.options.update(width=_UNBROKEN), table).maximum <= console.width:
         console.print(table)
         return
-    titles = [str(column.header) for column in table.columns]
-    for cells in zip(*(column.cells for column in table.columns), strict=True):
-        for place, (title, shown) in enumerate(zip(titles, cells, strict=True)):
-            text = shown if isinstance(shown, Text) else Text(str(shown))
-            console.print(Padding(Text.assemble(f"{title}: " if title else "", text), (0, 0, 0, 2 if place else 0)))
+    for part in stacked(table):
+        console.print(part)
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edge_embed.report.compressed import CompressedTable, CompressReport, Trial, pareto_front
 from edge_embed.report.svg import write_svg
+from edge_embed.report.words import plain
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes
@@ -37,8 +38,9 @@ def _draw(panel: "Axes", table: CompressedTable) -> None:
         panel.plot(*_points(trials), _MARKERS[method], linestyle="", label=method)
     chosen = [trial for trial in table.trials if (trial.method, trial.setting) == (table.method, table.setting)]
     panel.plot(*_points(chosen), "o", markersize=12, fillstyle="none", color="black", label="chosen")
-    title = f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}"
-    panel.set(title=title, xscale="log", xlabel="bytes", ylabel="mean cosine")
+    title = plain(f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}")
+    panel.set_title(title, parse_math=False)  # dollars in a name are no formula
+    panel.set(xscale="log", xlabel="bytes", ylabel="mean cosine")
     panel.legend()
 
 

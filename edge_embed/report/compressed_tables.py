@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from edge_embed.report.compressed import CompressedTable, CompressReport, pareto_front
 from edge_embed.report.fidelity import Fidelity
 from edge_embed.report.shown import FoldedTable
+from edge_embed.report.words import cell
 
 
 def shown(report: CompressReport) -> RenderableType:
@@ -19,7 +19,7 @@ def shown(report: CompressReport) -> RenderableType:
         tables.add_row(*_cells(table))
     details = (part for table in report.tables for part in _details(table))
     opened = [line] if (line := report.opened.render()) else []
-    return Group(tables, *details, *map(Text, [*report.source.lines(), *opened]))
+    return Group(tables, *details, *map(cell, [*report.source.lines(), *opened]))
 
 
 def _cells(table: CompressedTable) -> list[str]:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from torch import nn
 import edge_embed
 from edge_embed.gate.compare import compare_reports
 from edge_embed.inspection.inspect import inspect_file
+from edge_embed.report.bars import bars
+from edge_embed.report.compressed import CompressedTable, CompressReport
+from edge_embed.report.compressed_plot import draw
 from edge_embed.report.markdown.validation import validation_markdown
 from edge_embed.report.shown import FoldedTable
 
@@ -39,13 +43,46 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_names_are_never_cut_in_tables():
-    table = FoldedTable("table", "bytes")
-    table.add_row(NAME, "1")
+def _printed(shown: object, width: int) -> str:
     out = io.StringIO()
-    Console(file=out, width=30).print(table)
-    assert "\u2026" not in out.getvalue()
-    assert "".join(line[1:].split("\u2502")[0].strip() for line in out.getvalue().splitlines()[3:-1]) == NAME
+    Console(file=out, width=width).print(shown)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_tables_hold_whole_words_at_every_width(width):
+    """A word that is wider than the page is broken there, and nowhere cut."""
+    table = FoldedTable("table", "dense bytes", "packed (zipped)", title=f"{NAME}: sizes")
+    table.add_row(NAME, "1,024,000", "101,056 (93,536)")
+    printed = _printed(table, width)
+    words = printed.replace("\u2502", " ").split()
+    assert {"1,024,000", "101,056", "(93,536)"} <= set(words)
+    assert max(map(len, printed.splitlines())) <= width
+    if width >= 60:
+        assert words.count(NAME) == 1
+        assert f"{NAME}: sizes" in printed
+    else:
+        assert printed.replace("\n", "").count(NAME) == 2
+
+
+@pytest.mark.parametrize("name", ["a[/b]", "a[red]b", ":smile:", "a\x1b[31mb", "a\nb"])
+def test_names_are_shown_as_they_are_in_reports_and_steer_no_terminal(name, tmp_path):
+    table = CompressedTable(name, 200, 16, 1, reason="not among the names that were given")
+    report = CompressReport((table,), 100, 100)
+    for shown in (str(report), report._repr_html_().replace("&nbsp;", " ")):
+        assert "".join(letter if letter.isprintable() else "?" for letter in name) in shown
+        assert "\x1b" not in shown
+    with bars() as progress:
+        progress(name, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["a$b$", "$x", "a\x1b"])
+def test_a_plot_takes_any_name(name, tmp_path):
+    pytest.importorskip("matplotlib")
+    model = nn.ModuleDict({"t": nn.Embedding(60, 8)})
+    _, report = edge_embed.compress(nn.Sequential(model["t"]), "rows", bits=4)
+    draw(CompressReport((replace(report.tables[0], name=name),), 1, 1), tmp_path / "tried.svg")
+    assert (tmp_path / "tried.svg").stat().st_size
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
