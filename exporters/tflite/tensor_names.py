@@ -6,13 +6,14 @@ from typing import Any
 from edge_embed.exporters.tflite.calls import numbers
 
 
-def free_name(wanted: str, taken: set[str]) -> str:
-    """A name like this one that is not taken; it is taken from now on."""
-    name, count = wanted, 0
+def free_name(wanted: str, taken: dict[str, int]) -> str:
+    """A name like this one that is not taken; it is taken from now on, with the number to go on from."""
+    name, count = wanted, taken.get(wanted, 0)
     while name in taken:
         count += 1
         name = f"{wanted}_{count}"
-    taken.add(name)
+    taken[wanted] = count
+    taken.setdefault(name, 0)
     return name
 
 
@@ -23,7 +24,7 @@ def name_tensors(model: Any) -> None:
         model: as the classes of the schema.
     """
     for graph in model.subgraphs:
-        taken: set[str] = set()
+        taken: dict[str, int] = {}
         ports = (*numbers(graph.inputs), *numbers(graph.outputs))
         inputs = set(numbers(graph.inputs))
         for number in dict.fromkeys((*ports, *range(len(graph.tensors or ())))):

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
-from edge_embed.exporters.onnx.model_file import tensors_of
+from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.report.promise import Promise, parse_promises
@@ -82,7 +82,8 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     tensors = {f"{name}.{key}" for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
-    ports = _ports(model, rows)
+    with damaged(original):
+        ports = _ports(model, rows)
     uses = list(packed_uses(model.graph, rewritten.tables))
     half = _has_half(rewritten)
     files = rewritten.file.files

@@ -72,13 +72,17 @@ def texts_of_tflite(model: Any) -> Texts:
 
 
 def _unpacked(content: bytes) -> list[bytes]:
-    """The texts of a tensor: how many there are, where each begins and the last ends, the texts; none if damaged."""
+    """The texts of a tensor: how many there are, where each begins and the last ends, the texts; none if damaged.
+
+    Texts that lie on top of each other, which small files could hold a great many of, are damage.
+    """
     try:
         (count,) = struct.unpack_from("<i", content)
         places = struct.unpack_from(f"<{count + 1}i", content, 4) if count > 0 else ()
     except struct.error:
         return []
-    return [content[begin:end] for begin, end in pairwise(places)]
+    is_sound = all(0 <= begin <= end for begin, end in pairwise(places))
+    return [content[begin:end] for begin, end in pairwise(places)] if is_sound else []
 
 
 def _known(texts: Iterable[bytes]) -> Texts:

@@ -94,7 +94,8 @@ def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairPro
         expected, reconstructed = Path(folder) / "expected.tflite", Path(folder) / "reconstructed.tflite"
         texts = {key: model.metadata[key] for key in (FIDELITY_KEY,) if key in model.metadata}
         file = read_foreign(original)
-        ports, fixed = _ports(file, first, stored)
+        with damaged(original):
+            ports, fixed = _ports(file, first, stored)
         by_table = {table: stored[name] for name, table in names.items()}
         in_order = {table: by_table[table] for table in every if table in by_table}
         replace_in(file, expected, in_order, _layout(stored, model), force=True, texts=texts)
@@ -223,7 +224,7 @@ def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) 
         pairs = [pair for port in inputs for pair in zip(port.shape, each[port.name], strict=True)]
         sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and isinstance(size, int)}
         fixed += [sizes] if sizes and sizes not in fixed else []
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     outputs = tuple(free_name(port.name or "output", taken) for port in model.outputs)
     # Which of them reaches which table is not looked for: ids of the smallest are those of all.
     rows = min(stored.plain.num_embeddings for stored in tables.values())

@@ -106,6 +106,13 @@ def _another_body(made: onnx.ModelProto) -> None:
     body.node.append(helper.make_node("Identity", [body.node[0].output[0]], ["unread"]))
 
 
+def _a_number_too_many(made: onnx.ModelProto) -> None:
+    (body,) = made.functions
+    tensors = [item.t for node in body.node for item in node.attribute if item.HasField("t")]
+    tensor = next(each for each in tensors if each.int32_data)
+    tensor.int32_data.append(1)
+
+
 def _no_negative_ids(made: onnx.ModelProto) -> None:
     """Ids go straight to the look-up."""
     look = next(each for each in made.graph.node if each.op_type == "DPQEmbedding")
@@ -133,6 +140,7 @@ _STRUCTURE: dict[Change, str] = {
     _a_larger_input: "input mask",
     _a_newer_operator_set: "operator set",
     _another_body: "edge_embed::DPQEmbedding",
+    _a_number_too_many: "is no tensor",
     _no_negative_ids: "DPQEmbedding",
 }
 
