@@ -70,6 +70,8 @@ def export(
     from edge_embed import workflow
 
     workflow.check_target(target)
+    if output is None and model.name in ("", ".."):
+        raise click.UsageError(f"{model}: gives the file to write no name: say it, --output FILE.{target}")
     with out.progress() as progress:
         place = output or model.with_suffix(f".{target}")
         sizes = _sizes(tflite_sizes) or None

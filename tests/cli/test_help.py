@@ -56,3 +56,10 @@ def test_completion_lists_commands_and_options():
         environment = {"_EDGE_EMBED_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         shown = CliRunner().invoke(main, prog_name="edge-embed", env=environment).output
         assert f"plain,{wanted}" in shown.split()
+
+
+@pytest.mark.parametrize("folder", [".", "", ".."])
+def test_export_of_a_folder_without_a_name_asks_for_the_output(folder):
+    done = CliRunner().invoke(main, ["export", folder, "--target", "onnx"])
+    assert done.exit_code == 2
+    assert "gives the file to write no name: say it, --output FILE.onnx" in done.output
