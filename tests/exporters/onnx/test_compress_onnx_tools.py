@@ -172,6 +172,15 @@ def test_dequantised_tables_of_older_operators_are_read(domain: str, opset: int,
     assert same(written(nodes, {"q": CODES, "s": SCALE, "z": ZERO}, opset), tmp_path) == ["q"]
 
 
+@pytest.mark.parametrize("takers", [1, 2])
+def test_bfloat16_tables_are_read(takers: int, tmp_path: Path) -> None:
+    table = helper.make_tensor("w", TensorProto.BFLOAT16, W.shape, W.flatten().tolist())
+    casts = [make_node("Cast", ["rows"], [f"wide_{at}"], to=1) for at in range(takers)]
+    made = written([gather(y="rows"), *casts, make_node("Sum", [node.output[0] for node in casts], ["y"])], {})
+    made.graph.initializer.append(table)
+    assert same(made, tmp_path) == ["w"]
+
+
 def _sparse(array: np.ndarray, flat: bool = True) -> onnx.SparseTensorProto:
     places = np.flatnonzero(array) if flat else np.argwhere(array)
     values = numpy_helper.from_array(array[array != 0], "w")
