@@ -60,8 +60,8 @@ def inline(model: ModelProto, functions: Sequence[FunctionProto]) -> None:
 
 
 def _inline(model: ModelProto, names: list[Name]) -> None:
-    give_defaults(model, names)
     try:
+        give_defaults(model, names)
         model.CopyFrom(inliner.inline_selected_functions(model, names))
     except Exception as error:  # whatever onnx runs into
         shown = ", ".join(name for _, name in names)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from onnx import FunctionProto, ModelProto
+from onnx import FunctionProto, ModelProto, checker
 
 from edge_embed.exporters.onnx.foreign.scopes import walk
 
@@ -25,12 +25,18 @@ def give_defaults(model: ModelProto, names: Sequence[Name]) -> None:
     """Add to each call of these functions the attributes that it leaves out and for which the function has a value.
 
     onnx's inliner leaves these out, so that operators have their own default in place of that of the function.
+
+    Raises:
+        onnx.checker.ValidationError: if such a value is malformed.
     """
     defaults = {
         (one.domain, one.name, one.overload): one.attribute_proto
         for one in model.functions
         if (one.domain, one.name) in names and len(one.attribute_proto)
     }
+    for values in defaults.values():
+        for item in values:
+            checker.check_attribute(item)  # that of a function says nothing until it is one of a node
     for nodes in (model.graph.node, *(one.node for one in model.functions)) if defaults else ():
         for node in walk(nodes):
             given = {item.name for item in node.attribute}

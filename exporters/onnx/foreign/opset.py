@@ -14,6 +14,9 @@ from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.foreign.scopes import STANDARD, graphs_of, walk
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
+# ONNX Runtime's optimiser puts these among the standard operators of each set, as they are from 17 on or nowhere.
+_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
+_HIDDEN = "com.microsoft.among.standard"
 _REMEDY = f"export the model with opset {OPSET} or later"
 
 
@@ -31,6 +34,7 @@ def raise_opset(file: ForeignModel) -> None:
     _write_out_changed(model, opset)
     lean = without_weights(model)
     _call_standard_by_one_name(lean)
+    _move(lean, "", _HIDDEN, opset)
     given = {tensor.name for tensor in lean.graph.initializer}
     imported = {item.domain for item in lean.opset_import}
     for domain in sorted({node.domain for node in walk(lean.graph.node)} - imported - {*STANDARD}):
@@ -39,6 +43,7 @@ def raise_opset(file: ForeignModel) -> None:
         checker.check_model(_with_shapes(lean))  # before native code that believes what it is given
         converted = version_converter.convert_version(lean, OPSET)
         _check_nodes(converted)
+        _move(converted, _HIDDEN, "", opset)
     except Exception as error:  # whatever an adapter of the converter runs into
         reason = f"and onnx cannot convert it ({error!s:.200})"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
@@ -61,6 +66,13 @@ def _call_standard_by_one_name(model: ModelProto) -> None:
     others = [item for item in model.opset_import if item.domain not in STANDARD]
     del model.opset_import[:]
     model.opset_import.extend([helper.make_opsetid("", version), *others])
+
+
+def _move(model: ModelProto, domain: str, other: str, opset: int) -> None:
+    """Move the operators that only ONNX Runtime has in a set from one domain to another: onnx knows none of them."""
+    for node in walk(model.graph.node):
+        if node.domain == domain and node.op_type in _OF_RUNTIME and not _since(node.op_type, opset):
+            node.domain = other
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
