@@ -121,15 +121,17 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
 
 def _note(path: Path, contents: str) -> str:
     """What to do with the file; some checkpoints have no weights in them, which torch is loaded for to see."""
+    if contents not in ("state_dict", "checkpoint"):
+        return _NOTES[contents]
+
     from edge_embed.program.checkpoint import read_checkpoint  # noqa: PLC0415
     from edge_embed.program.find_weights import open_checkpoint  # noqa: PLC0415
     from edge_embed.program.without_weights import without_weights  # noqa: PLC0415
 
     other = None
-    if contents in ("state_dict", "checkpoint"):
-        with suppress(BadInputError):  # which the other commands tell
-            content = read_checkpoint(path)
-            other = without_weights(content, open_checkpoint(content))
+    with suppress(BadInputError):  # which the other commands tell
+        content = read_checkpoint(path)
+        other = without_weights(content, open_checkpoint(content))
     return _NOTES[contents] if other is None else f"it {other}"
 
 

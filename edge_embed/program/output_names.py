@@ -29,18 +29,12 @@ def _fields(value: Any) -> Any:
     """The same leaves in the same order, in plain mappings, lists and tuples."""
     if isinstance(value, Mapping):  # also the outputs of transformers
         return {key: _fields(item) for key, item in value.items()}
-    if isinstance(value, tuple) and (names := _names_in(value)):
+    # Those of a named tuple, and of what ``torch.topk`` and others return.
+    if isinstance(value, tuple) and (names := getattr(value, "__match_args__", ())):
         return dict(zip(names, map(_fields, value), strict=True))
     if type(value) in (list, tuple):
         return type(value)(map(_fields, value))
     return value
-
-
-def _names_in(value: tuple[Any, ...]) -> tuple[str, ...]:
-    """Those of a named tuple, and of what ``torch.topk`` and others return."""
-    is_of_torch = type(value).__module__ == "torch.return_types"
-    names: tuple[str, ...] = type(value).__match_args__ if is_of_torch else getattr(value, "_fields", ())
-    return names
 
 
 def _key_name(key: Any) -> str:
