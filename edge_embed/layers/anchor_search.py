@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError, one_line
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.anchor_columns import AnchorColumns, table_state
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
 from edge_embed.layers.table import checked_count, is_number
@@ -42,6 +43,7 @@ class SearchStep:
     objective: float
 
 
+@suggests_keywords
 class AnchorSearch:
     """Adds and takes away anchors of every table of a `ProximalOptimizer`, all by the same number at a time.
 

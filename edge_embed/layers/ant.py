@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count
 from edge_embed.ops import ant
 from edge_embed.ops.ids import check_id_range, integer_ids
@@ -27,6 +28,7 @@ from edge_embed.packed.form import check_form
 _CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
 
 
+@suggests_keywords
 class ANTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose rows are sparse combinations, with weights >= 0, of shared anchors.
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.factorization import checked_numbers
 from edge_embed.ops import ant_mixture
@@ -21,6 +22,7 @@ from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.form import check_form
 
 
+@suggests_keywords
 class ANTMixtureEmbedding(ANTEmbedding):
     """`ANTEmbedding` with several sets of anchors, whose transforms can be mixed by a softmax.
 

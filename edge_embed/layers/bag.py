@@ -4,12 +4,14 @@ sum_b = sum_i w_i E[ids_i]      mean_b = sum_i E[ids_i] / count_b      max_b = m
 """
 
 import inspect
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import check_keywords
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
@@ -44,10 +46,15 @@ class Bag(CompressedEmbedding):
         cls.__signature__ = _signature(cls) if cls.__init__ is Bag.__init__ else None
 
     def __init__(self, *arguments: Any, mode: Mode = "mean", include_last_offset: bool = False, **options: Any) -> None:
+        check_keywords(type(self).__name__, options, self._keywords())
         super().__init__(*arguments, **options)
         if mode not in MODES:
             raise BadInputError(f"mode must be one of {', '.join(MODES)}, got {mode!r:.80}")
         self.mode, self.include_last_offset = mode, include_last_offset
+
+    def _keywords(self) -> Iterable[str]:
+        """Names of the arguments of the bag, whatever a subclass of it takes."""
+        return next(filter(None, (vars(kind).get("__signature__") for kind in type(self).__mro__))).parameters
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Reduced rows of every bag.

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.dpq_options import (
     DistanceNorm,
     ValueGradient,
@@ -54,6 +55,7 @@ from edge_embed.packed.form import check_form
 _NORM_MOMENTUM = 0.1
 
 
+@suggests_keywords
 class DPQEmbedding(Centroids):
     """Drop-in for ``nn.Embedding`` whose table is learned as codes and values.
 

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
 from edge_embed.layers.table import checked_count
 
 
+@suggests_keywords
 class PenaltySchedule:
     """Sets the penalty of a `ProximalOptimizer` by the number of steps, as a scheduler of torch sets the rate.
 

@@ -19,6 +19,7 @@ from torch.optim import Adagrad, NAdam, Optimizer, RAdam, RMSprop
 from torch.utils.hooks import RemovableHandle
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.table import is_number
 from edge_embed.layers.yogi import Yogi, corrected_rate
@@ -27,6 +28,7 @@ Step = Tensor | float
 Threshold = Literal["adaptive", "plain"]
 
 
+@suggests_keywords
 class ProximalOptimizer(Optimizer):
     """Wraps an optimiser; each of its steps is followed by the proximal step of every `ANTEmbedding`.
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden
@@ -15,6 +16,7 @@ from edge_embed.ops.topk import TopK
 _IGNORED = -100  # ignore_index of torch's cross entropy
 
 
+@suggests_keywords
 class TiedOutput(nn.Module):
     """Logits straight from a compressed table; what learns is the table of the embedding layer itself.
 

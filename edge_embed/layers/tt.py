@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers import core_orders, factorization
 from edge_embed.layers.core_orders import CoreOrder
 from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, is_number
@@ -29,6 +30,7 @@ from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 _RANKS = range(1, MAX_STATE + 1)  # of more no packed form is made
 
 
+@suggests_keywords
 class TTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is a product of a few small cores.
 

@@ -18,9 +18,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.table import is_number
 
 
+@suggests_keywords
 class Yogi(Optimizer):
     """As Adam, but v grows and falls by a share of g^2 however large v is, so that it forgets a rare gradient slowly.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.packed.ant_csr import check_csr
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.ant_transform import OnBlock, csr_from_dense
@@ -24,6 +25,7 @@ from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, entries_of, red
 _NAMES = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
 
 
+@suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedANT(PackedTable):
     """An ANT table as five arrays.
@@ -66,7 +68,7 @@ class PackedANT(PackedTable):
         anchors: NDArray[np.floating[Any]],
         padding_idx: int | None = None,
         weight_type: str = "float32",
-        on_block: OnBlock = lambda done: None,
+        on_block: OnBlock | None = None,
     ) -> Self:
         """Keep the nonzeros of a trained transform.
 
@@ -87,7 +89,7 @@ class PackedANT(PackedTable):
             got = f"transform {list(transform.shape)}, anchors {list(anchors.shape)}"
             raise BadInputError(f"{got}: expected [rows, anchors] and [anchors, columns]")
         check_padding_idx(padding_idx, len(transform))
-        csr = csr_from_dense(transform, padding_idx, weight_type, on_block)
+        csr = csr_from_dense(transform, padding_idx, weight_type, on_block or (lambda done: None))
         return cls(*csr, anchors, padding_idx)
 
     @classmethod

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.packed.arrays import check_floats, check_specs
 from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
 from edge_embed.packed.dpq_shape import VALUE_BYTES, DPQShape
@@ -27,6 +28,7 @@ from edge_embed.packed.sizes import check_count
 _RARE_TENSORS = ("value_scales", "row_scale_codes", "row_scales")
 
 
+@suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedDPQ(PackedTable):
     """A DPQ table as two arrays, three where values are int8, and two more where rows have scales.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.keywords import suggests_keywords
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
 from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
@@ -23,6 +24,7 @@ from edge_embed.packed.segments import BLOCK_NUMBERS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 
 
+@suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedTT(PackedTable):
     """A tensor-train or tensor-ring table as its cores.

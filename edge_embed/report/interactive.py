@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
-from edge_embed.errors import suggested
+from edge_embed.keywords import check_keywords
 from edge_embed.report.bars import bars
 
 P = ParamSpec("P")
@@ -40,10 +40,8 @@ def interactive(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def called(*args: Any, **given: Any) -> T:
-        for name in given:
-            if name not in parameters and not takes_more:
-                hint = suggested(name, parameters).rstrip() or f"expected one of {', '.join(parameters)}"
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {hint}")
+        if not takes_more:
+            check_keywords(function.__name__, given, parameters)
         with _ONE_AT_A_TIME:
             if place is None or len(args) > place or given.get("progress", BARS) is not BARS:
                 return function(*args, **given)

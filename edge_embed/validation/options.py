@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import checked_path
+from edge_embed.keywords import suggests_keywords
 
 # Tables are compared bit by bit; tolerance is for the rest of the model, which computes in float32 with another
 # order of summation. A dot product of 1,000 to 10,000 terms is then off by 1e-6 to 1e-5 of its terms, and a few
@@ -75,6 +76,7 @@ class Tolerance:
         return cls(default, by_output)
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class ValidationOptions:
     """How to validate.

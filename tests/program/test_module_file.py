@@ -172,8 +172,8 @@ def test_folders_and_missing_files(tmp_path: Path) -> None:
     [
         (nn.Linear(2, 2).state_dict(), "weights without a model.*edge_embed.save"),
         ({"model": nn.Linear(2, 2).state_dict(), "epoch": 3}, "weights without a model"),
-        (torch.zeros(3), "holds a Tensor"),
-        ([1, 2], "holds a list"),
+        (torch.zeros(3), "holds one tensor, torch.float32 \\[3\\], and no model"),
+        ([1, 2], "holds no tensors, and so no state_dict \\(but a list\\)"),
     ],
 )
 def test_saved_objects_that_are_no_module(value: Any, match: str, path: Path) -> None:

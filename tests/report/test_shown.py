@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import pydoc
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,39 @@ def test_signatures_say_what_there_is():
 def test_a_mistyped_keyword_says_which_one_was_meant(wrong, meant):
     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': did you mean '{meant}'\?"):
         edge_embed.compress(nn.Embedding(4, 2), "dpq", **{wrong: 4})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant"),
+    [
+        ("DPQEmbedding", "num_code", "num_codes"),
+        ("TREmbedding", "ranks", "rank"),
+        ("ANTEmbeddingBag", "num_anchor", "num_anchors"),
+        ("DPQEmbeddingBag", "modes", "mode"),
+        ("TiedOutput", "biass", "bias"),
+        ("ProximalOptimizer", "penalti", "penalty"),
+        ("ValidationOptions", "iteration", "iterations"),
+        ("PackedDPQ", "code", "codes"),
+    ],
+)
+def test_constructor_given_a_mistyped_keyword_suggests_the_right_one(name, wrong, meant):
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': did you mean '{meant}'\?"):
+        getattr(edge_embed, name)(**{wrong: 4})
+
+
+def test_constructor_of_a_subclass_takes_keywords_of_its_own():
+    class Words(edge_embed.DPQEmbeddingBag):
+        def __init__(self, size):
+            super().__init__(size, 8, num_codes=4, num_groups=2, mode="sum")
+
+    assert Words(size=20).mode == "sum"
+    with pytest.raises(TypeError, match="'sizes'"):
+        Words(sizes=20)
+
+
+@pytest.mark.parametrize("name", [name for name in edge_embed.__all__ if name != "__version__"])
+def test_help_of_a_public_name_shows_no_address(name):
+    assert " at 0x" not in pydoc.render_doc(getattr(edge_embed, name))
 
 
 @pytest.mark.parametrize(("wrong", "meant"), [("DPQEmbeding", "DPQEmbedding"), ("exprt", "export"), ("lowr", "lower")])
