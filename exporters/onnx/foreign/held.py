@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,11 @@ def held_by(node: NodeProto) -> Held | None:
     """The tensor of a ``Constant``; None for one of text, or whose attribute is another one of a function."""
     for item in node.attribute:
         if item.name == "value" and item.type == AttributeProto.TENSOR and item.HasField("t"):
-            return item.t
+            tensor: TensorProto = item.t
+            return tensor
         if item.name == "sparse_value" and item.HasField("sparse_tensor"):
-            return item.sparse_tensor
+            sparse: SparseTensorProto = item.sparse_tensor
+            return sparse
         if item.name in _NUMBERS and not item.ref_attr_name:
             given = helper.get_attribute_value(item)
             numbers = given if isinstance(given, list) else [given]
@@ -38,7 +41,7 @@ def sparse_tensors(graph: GraphProto) -> dict[str, SparseTensorProto]:
     return {sparse.values.name: sparse for sparse in graph.sparse_initializer}
 
 
-def dense(sparse: SparseTensorProto, array: Callable[[TensorProto], NDArray[np.generic]]) -> NDArray[np.generic]:
+def dense(sparse: SparseTensorProto, array: Callable[[TensorProto], NDArray[Any]]) -> NDArray[Any]:
     """The numbers of a sparse tensor, zeros among them.
 
     Raises:

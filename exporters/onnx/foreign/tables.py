@@ -93,7 +93,7 @@ def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
         for place, node in enumerate(scope.nodes)
         if view.is_needed(scope, place)
     ]
-    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at)]
+    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at) if use.ids]
     parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
     for use in look_ups:

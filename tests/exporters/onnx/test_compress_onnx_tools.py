@@ -149,6 +149,12 @@ def test_a_function_with_a_name_twice_is_refused(tmp_path: Path) -> None:
         compress(written([_call()], {"w": W}, functions=[_find(18), _find(18)]), tmp_path)
 
 
+def test_a_call_without_ids_is_no_look_up(tmp_path: Path) -> None:
+    made = written([make_node("Find", ["", "w"], ["y"], domain="own")], {"w": W}, functions=[_find(18)])
+    with pytest.raises(BadInputError, match="no table to compress: no constant has rows that are looked up"):
+        compress(made, tmp_path)
+
+
 def test_a_table_of_a_scan_is_packed(tmp_path: Path) -> None:
     body = helper.make_graph(
         [gather(ids="some", y="rows")], "body", [make_tensor_value_info("some", TensorProto.INT64, ["s"])],
@@ -174,10 +180,9 @@ def test_dequantised_tables_of_older_operators_are_read(domain: str, opset: int,
 
 @pytest.mark.parametrize("takers", [1, 2])
 def test_bfloat16_tables_are_read(takers: int, tmp_path: Path) -> None:
-    table = helper.make_tensor("w", TensorProto.BFLOAT16, W.shape, W.flatten().tolist())
     casts = [make_node("Cast", ["rows"], [f"wide_{at}"], to=1) for at in range(takers)]
     made = written([gather(y="rows"), *casts, make_node("Sum", [node.output[0] for node in casts], ["y"])], {})
-    made.graph.initializer.append(table)
+    made.graph.initializer.append(helper.make_tensor("w", TensorProto.BFLOAT16, W.shape, W.flatten().tolist()))
     assert same(made, tmp_path) == ["w"]
 
 
