@@ -12,7 +12,8 @@ from edge_embed.errors import BadInputError
 from edge_embed.importers.transformers_folder import read_transformers
 from edge_embed.inspection.report import DenseInfo, FileReport, Kind, PortInfo, State, TableInfo, table_info
 from edge_embed.lowering.names import owner_of
-from edge_embed.lowering.tables import UsedTables
+from edge_embed.lowering.output_layers import output_layers
+from edge_embed.lowering.tables import UsedTable, UsedTables, obstacle
 from edge_embed.ops import ant, ant_mixture, dpq, tt
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.ant import PackedANT
@@ -174,7 +175,7 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
         BadInputError: its tables make no sense.
     """
     try:
-        tables, dense = _tables(program), _dense(program)
+        tables, (dense, left) = _tables(program), _dense(program)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     except _MALFORMED as error:
@@ -192,7 +193,7 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
         vocabulary_size=None if program.vocabulary is None else len(program.vocabulary),
         metadata={str(key): str(value) for key, value in program.metadata.items()},
         source=program.facts,
-        notes=[] if tables else [_NO_TABLE],
+        notes=[*([] if tables else [_NO_TABLE]), *left],
     )
 
 
@@ -223,13 +224,24 @@ def _tables(program: Program) -> list[TableInfo]:
     return list(found.values())
 
 
-def _dense(program: Program) -> list[DenseInfo]:
+def _dense(program: Program) -> tuple[list[DenseInfo], list[str]]:
+    """Tables and output layers, with notes of the latter."""
     used = UsedTables(program)
-    return [
+    outputs = list(output_layers(used))
+    dense = [
         DenseInfo(table.name, *table.size, dtype_name(table.weight.dtype), used.stored_bytes(table))
         for table in used.tables
-        if table.looks_up
+        if table.looks_up or table in outputs
     ]
+    return dense, [_left(used, table) for table in outputs]
+
+
+def _left(used: UsedTables, table: UsedTable) -> str:
+    """Why compress leaves an output layer."""
+    what = f"{table.name} is an output layer of which no rows are looked up"
+    if reason := obstacle(used, table):
+        return f"{what}, and cannot be compressed: {reason}"
+    return f"{what}: compress leaves it unless it is named (--module {table.name})"
 
 
 def _weight(program: Program, node: fx.Node) -> Tensor:

@@ -138,7 +138,7 @@ def _parts(entry: TableInfo) -> str:
 
 
 def _dense(report: FileReport) -> Table:
-    table = _table("dense embedding", "shape", "type", ">in file")
+    table = _table("dense table", "shape", "type", ">in file")
     for entry in report.dense:
         shape = f"{entry.num_embeddings:,} x {entry.embedding_dim}"
         in_file = f"{_size(entry.stored_bytes)} ({entry.share:.1%})"

@@ -63,7 +63,7 @@ class TableInfo:
 
 @dataclass
 class DenseInfo:
-    """One embedding that is not compressed; fields as in `TableInfo`, ``dtype`` by its numpy name."""
+    """One table or output layer that is not compressed; fields as in `TableInfo`, ``dtype`` by its numpy name."""
 
     name: str
     num_embeddings: int
@@ -175,7 +175,7 @@ class FileReport(Shown):
         total_bytes: The same with external data.
         verified: Whether hashes were to be checked.
         tables: Compressed tables.
-        dense: Embeddings that are not.
+        dense: Tables that are not, and output layers of a saved model.
         other_bytes: What is neither: the rest of the model, names, headers.
         inputs: Of the model; a packed file has none.
         outputs: Of the model.

@@ -222,7 +222,7 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str]) -> FoundTab
     lookups, bags, heads = (
         [call.padding_idx for call in table.calls if call.use == use] for use in ("rows", "bag", "logits")
     )
-    reason = _obstacle(used, table)
+    reason = obstacle(used, table)
     padding_idx, clash = (None, "") if reason else padding_row(table.weight, lookups, bags, bool(heads))
     rows, columns = table.size
     # Rows of several axes can be whole matrices, such as those of a mixture of experts.
@@ -232,7 +232,7 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str]) -> FoundTab
     return FoundTable(table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates)
 
 
-def _obstacle(used: UsedTables, table: UsedTable) -> str:
+def obstacle(used: UsedTables, table: UsedTable) -> str:
     """Why a table stays as it is, empty if it need not."""
     if not table.weight.is_floating_point():
         return f"its numbers are {dtype_name(table.weight.dtype)}, expected floats"

@@ -22,7 +22,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
 from edge_embed.program.causal_masks import masks_not_compared
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
-from edge_embed.program.failures import explained
+from edge_embed.program.failures import empty_example, explained
 from edge_embed.program.module_checks import check_inputs, check_module
 from edge_embed.program.output_names import name_fields, names_of_outputs
 from edge_embed.program.sizes_of_one import traced_at_any_size
@@ -66,7 +66,8 @@ def write_archive(
         raise BadInputError(f"the model is a {type(model).__name__}: give a torch.nn.Module")
     model = unwrapped(model)
     args, kwargs = _arguments(example_inputs)
-    check_inputs(pytree.tree_leaves((args, kwargs)))
+    leaves = pytree.tree_leaves((args, kwargs))
+    check_inputs(leaves)
     described = {
         "format_version": EXTRA_VERSION,
         "vocabulary": None if vocabulary is None else tokens_by_id(vocabulary),
@@ -80,7 +81,7 @@ def write_archive(
         check_module(model)
         shapes = stack.enter_context(inputs_named(model, args, kwargs, dynamic_shapes))
         traced = trace(model, args, kwargs, shapes)
-        with _torch_quiet(), _named_failure(model):
+        with _torch_quiet(), _named_failure(model, empty=empty_example(leaves)):
             program = traced.run_decompositions({})  # in-place calls become plain ones
         name_fields(program)
         check_traced(program, type(model).__name__)
@@ -188,7 +189,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
         with ExitStack() as stack:
             for context in (sizes_of_one, opaque_recurrence(), masks_not_compared(), _torch_quiet()):
                 stack.enter_context(context)
-            stack.enter_context(_named_failure(model, is_shaped))
+            stack.enter_context(_named_failure(model, is_shaped, empty_example(pytree.tree_leaves((args, kwargs)))))
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 
     with _eval_mode(model):
@@ -196,14 +197,14 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
 
 
 @contextmanager
-def _named_failure(model: nn.Module, is_shaped: bool = False) -> Iterator[None]:
+def _named_failure(model: nn.Module, is_shaped: bool = False, empty: str = "") -> Iterator[None]:
     """Turn the dozens of unrelated exceptions of tracing into one that names the line and the remedy."""
     try:
         yield
     except BadInputError:
         raise
     except Exception as error:
-        raise BadInputError(explained(error, type(model).__name__, is_shaped)) from error
+        raise BadInputError(explained(error, type(model).__name__, is_shaped, empty)) from error
 
 
 def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -3,7 +3,7 @@
 import linecache
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ _OPERATOR = re.compile(r"\b(?:aten|prims)\.(\w+)\.\w+|'(?:aten|prims)::(\w+)'")
 _SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
 
 
-def explained(error: BaseException, model: str, is_shaped: bool) -> str:
+def explained(error: BaseException, model: str, is_shaped: bool, empty: str = "") -> str:
     """One sentence or two about an error that tracing raised.
 
     Args:
         error: of torch, or of the user's own code.
         model: its class.
         is_shaped: whether the user gave dynamic shapes, which may be at fault.
+        empty: of `empty_example`: torch's own text tells nobody that a size of 0 is at fault.
     """
     text = str(error)
     place = _place(error)
@@ -44,7 +45,7 @@ def explained(error: BaseException, model: str, is_shaped: bool) -> str:
         return f"{model} cannot be traced{at}: numpy is no part of an exported model: compute it with torch"
     if "device" in text and ("two different devices" in text or "same device" in text):
         return f"{model} cannot be traced{at}: its weights and its inputs are on different devices: call model.cpu()"
-    if is_shaped and not place:
+    if is_shaped and not place and not empty:
         given = "with these dynamic dimensions (dynamic_shapes, or names in --input)"
         return f"{model} cannot be traced {given}: {_shapes(text)}. By default all that the model allows are dynamic"
     if type(error).__name__ in ("UnsupportedOperatorException", "NotImplementedError") and (
@@ -53,10 +54,21 @@ def explained(error: BaseException, model: str, is_shaped: bool) -> str:
         return f"{model} cannot be traced{at}: {_unknown(op[1] or op[2])}"
     if place and _innermost(error) == place:
         return f"{model} cannot be traced: its forward raises {type(error).__name__}{at}: {_first_line(error)}"
+    if empty:
+        return f"{model} cannot be traced{at}: {empty}"
     return (
         f"{model} cannot be traced with these example inputs{at}: {_first_line(error)}. Check that "
         "model(*example_inputs) runs"
     )
+
+
+def empty_example(inputs: Iterable[Any]) -> str:
+    """What to do about the first of the example inputs that has no number in it; empty if each has some."""
+    shapes = (list(leaf.shape) for leaf in inputs if isinstance(leaf, torch.Tensor) and not leaf.numel())
+    shape = next(shapes, None)
+    if shape is None:
+        return ""
+    return f"an example input has the shape {shape}, expected at least 1 in every dimension: give a larger one"
 
 
 def place_in(stack_trace: str) -> str:

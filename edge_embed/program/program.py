@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.failures import empty_example
 from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
 from edge_embed.steps import step
@@ -228,6 +229,8 @@ class Program:
             self.run(*self.example_inputs)
         except Exception as error:  # whatever its operators raise
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            if empty := empty_example(self.example_inputs):
+                reason = f"{reason.rstrip('.')}; {empty}"
             raise BadInputError(f"the model does not run on its example inputs: {reason}") from error
 
 

@@ -11,6 +11,7 @@ from torch.export import Dim
 
 import edge_embed
 from edge_embed.errors import BadInputError
+from edge_embed.program.reader import read_program
 
 IDS = torch.tensor([[1, 2, 3]])
 
@@ -172,6 +173,43 @@ def test_scripted_and_quantised_modules_are_refused(tmp_path, make_model):
 def test_example_inputs_of_a_wrong_kind_are_refused(tmp_path, example, expected):
     with pytest.raises(BadInputError, match=expected):
         edge_embed.save(make(plain), tmp_path / "model.pt", example)
+
+
+def attends(self, ids):
+    rows = self.words(ids)
+    return nn.functional.scaled_dot_product_attention(rows, rows, rows).reshape(ids.shape[0], -1)
+
+
+def joins(self, ids, past):
+    return torch.cat([past, self.words(ids)], 1).mean(1) @ self.words.weight.T
+
+
+def most(self, ids):
+    return self.words(ids).amax(1)
+
+
+@pytest.mark.parametrize(
+    ("forward", "example", "shape"),
+    [
+        (attends, IDS[:0], r"\[0, 3\]"),
+        (attends, IDS[:, :0], r"\[1, 0\]"),
+        (joins, {"ids": IDS.repeat(2, 1), "past": torch.zeros(2, 0, 8)}, r"\[2, 0, 8\]"),
+        (most, (IDS[:, :0],), r"\[1, 0\]"),
+    ],
+)
+def test_empty_example_that_cannot_be_traced_is_named_with_its_shape(tmp_path, forward, example, shape):
+    with pytest.raises(BadInputError, match=f"has the shape {shape}, expected at least 1 in every dimension") as caught:
+        edge_embed.save(make(forward), tmp_path / "model.pt", example)
+    assert not any(word in str(caught.value) for word in ("VR[", "modulo", "!="))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("example", [IDS[:0], IDS[:, :0]])
+def test_empty_example_of_a_model_that_takes_it_leaves_all_sizes_dynamic(tmp_path, example):
+    model = make(plain)
+    program = read_program(edge_embed.save(model, tmp_path / "model.pt", example))
+    assert [port.shape for port in program.inputs] == [("batch", "sequence")]
+    torch.testing.assert_close(program.run(IDS.repeat(2, 2))[0], model(IDS.repeat(2, 2)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

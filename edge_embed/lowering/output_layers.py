@@ -1,0 +1,36 @@
+"""Output layers that no look-up shares: weights [n, d] that scores of n rows are computed with, and nothing else.
+
+A linear layer within a model has the same operators. What tells them apart is that nothing behind an output layer is
+multiplied with weights again, and that it has more rows than columns.
+"""
+
+from collections.abc import Iterator
+
+from torch import fx
+
+from edge_embed.compression.found import WORTH
+from edge_embed.lowering.tables import UsedTable, UsedTables
+
+
+def output_layers(used: UsedTables) -> Iterator[UsedTable]:
+    """Those that hold a twentieth of the model or more, as tables have to that are compressed unnamed."""
+    weights = used.program.module.buffers()
+    numbers = sum(weight.numel() for weight in weights if weight.is_floating_point())
+    calls = {call.node for table in used.tables for call in table.calls}
+    for table in used.tables:
+        rows, columns = table.size
+        is_large = rows > columns and rows * columns >= WORTH * numbers
+        if is_large and not table.looks_up and not any(_leads_to(call.node, calls) for call in table.calls):
+            yield table
+
+
+def _leads_to(node: fx.Node, others: set[fx.Node]) -> bool:
+    """Whether one of the others is computed from a node."""
+    waiting, seen = [*node.users], set(node.users)
+    while waiting:
+        user = waiting.pop()
+        if user in others:
+            return True
+        waiting += user.users.keys() - seen
+        seen |= user.users.keys()
+    return False
