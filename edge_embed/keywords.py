@@ -31,5 +31,5 @@ def suggests_keywords(kind: type[T]) -> type[T]:
         check_keywords(kind.__name__, given, parameters)
         construct(self, *args, **given)
 
-    kind.__init__ = checked  # type: ignore[misc, assignment]
+    kind.__init__ = checked  # type: ignore[assignment]
     return kind

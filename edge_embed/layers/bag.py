@@ -54,7 +54,9 @@ class Bag(CompressedEmbedding):
 
     def _keywords(self) -> Iterable[str]:
         """Names of the arguments of the bag, whatever a subclass of it takes."""
-        return next(filter(None, (vars(kind).get("__signature__") for kind in type(self).__mro__))).parameters
+        signatures = (vars(kind).get("__signature__") for kind in type(self).__mro__)
+        signature: inspect.Signature = next(filter(None, signatures))
+        return signature.parameters
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Reduced rows of every bag.
