@@ -54,7 +54,8 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     vocabulary = content.get("vocabulary")
     metadata = _mapping(content.get("metadata", {}), "metadata")
     _strings(list(metadata), "metadata")
-    _strings(list(metadata.values()), "metadata")
+    for key, text in metadata.items():
+        _check_string(text, f"metadata {key!r:.80}")
     return Extra(
         dimensions,
         tuple(outputs),
@@ -78,8 +79,12 @@ def _strings(value: Any, what: str) -> list[str]:
     if not isinstance(value, list):
         raise BadInputError(f"{what}: got {value!r:.80}, expected a list of strings")
     for index, text in enumerate(value):
-        if not isinstance(text, str):
-            raise BadInputError(f"{what}: got {text!r:.80} at position {index}, expected a string")
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise BadInputError(f"{what}: the string at position {index} holds half a character (a surrogate)")
+        _check_string(text, what, f" at position {index}")
     return value
+
+
+def _check_string(text: Any, what: str, place: str = "") -> None:
+    if not isinstance(text, str):
+        raise BadInputError(f"{what}: got {text!r:.80}{place}, expected a string")
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise BadInputError(f"{what}: the string{place} holds half a character (a surrogate)")

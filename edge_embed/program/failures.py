@@ -37,9 +37,10 @@ def explained(error: BaseException, model: str, is_shaped: bool, empty: str = ""
         return f"{model} cannot be traced{at}: {_VALUES}"
     if found := _NO_TENSOR.search(text):
         kind = found[1].rpartition(".")[2]
+        remedy = "set model.config.use_cache = False first" if kind.endswith("Cache") else "return its fields"
         return (
             f"{model} cannot be traced: its forward returns a {kind}, expected tensors, or a tuple, list, mapping or "
-            "named tuple of them: return its fields"
+            f"named tuple of them: {remedy}"
         )
     if ".numpy()" in text:
         return f"{model} cannot be traced{at}: numpy is no part of an exported model: compute it with torch"

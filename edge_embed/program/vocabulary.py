@@ -14,9 +14,10 @@ def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
     """The token of every id, of a list of them or of a mapping from tokens to ids.
 
     Raises:
-        BadInputError: if it is one text, or the ids of a mapping are not 0, 1, 2 and so on, each once.
+        BadInputError: if it is one text, or a set, which has no order, or the ids of a mapping are not 0, 1, 2 and so
+            on, each once.
     """
-    if isinstance(vocabulary, str | bytes) or not isinstance(vocabulary, Iterable):
+    if isinstance(vocabulary, str | bytes | set | frozenset) or not isinstance(vocabulary, Iterable):
         raise BadInputError(
             f"vocabulary: got a {type(vocabulary).__name__}, expected a list of tokens, one for each id"
         )

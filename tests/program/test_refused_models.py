@@ -21,6 +21,10 @@ class Answer:
     logits: torch.Tensor
 
 
+class KeyCache:
+    """What decoders of transformers return beside their logits."""
+
+
 def make(forward, **tensors):
     """A model with a table ``words``, buffers of other names, and this ``forward``."""
 
@@ -125,6 +129,10 @@ REFUSED = {
     "dropout": (make(drops), "dropout is on in eval mode.*training=self.training"),
     "own error": (make(raises), r"its forward raises KeyError at test_refused_models\.py:\d+ .*'speaker'"),
     "dataclass": (make(lambda self, ids: Answer(self.words(ids))), "returns a Answer.*return its fields"),
+    "cache of a decoder": (
+        make(lambda self, ids: (self.words(ids), KeyCache())),
+        "returns a KeyCache.*use_cache = False",
+    ),
     "None by name": (make(lambda self, ids: {"logits": self.words(ids), "loss": None}), r"\['loss'\].* is None"),
     "size": (make(lambda self, ids: (self.words(ids), ids.shape[1])), r"output \[1\].* is a size"),
     "text": (make(lambda self, ids: (self.words(ids), "done")), r"output \[1\].* is 'done'"),

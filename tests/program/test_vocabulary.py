@@ -31,7 +31,7 @@ def test_a_mapping_with_ids_left_out_or_twice_is_refused(tmp_path, vocabulary):
         saved(tmp_path, nn.Embedding(3, 2), vocabulary)
 
 
-@pytest.mark.parametrize("vocabulary", ["abc", 3])
+@pytest.mark.parametrize("vocabulary", ["abc", 3, {"a", "b"}, frozenset("ab")])
 def test_what_is_no_list_is_refused(tmp_path, vocabulary):
     with pytest.raises(BadInputError, match=f"got a {type(vocabulary).__name__}, expected a list of tokens"):
         saved(tmp_path, nn.Embedding(3, 2), vocabulary)

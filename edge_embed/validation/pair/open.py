@@ -33,12 +33,15 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
     """
-    if not compressed.is_file():
-        raise BadInputError(f"{compressed}: is no regular file, expected what compress made of {original}")
-    if is_tflite_file(original) != is_tflite_file(compressed):
+    for path, expected in ((original, "an original"), (compressed, f"what compress made of {original}")):
+        if not path.is_file():
+            found = "is no regular file" if path.exists() else "there is no such file"
+            raise BadInputError(f"{path}: {found}, expected {expected}")
+    kinds = [(is_onnx_file(path), is_tflite_file(path)) for path in (original, compressed)]
+    if kinds[0] != kinds[1]:
         raise BadInputError(
             f"{compressed}: is of another kind than {original}: give an original and what `edge-embed compress` made "
-            "of it, two .onnx or two .tflite files; or the .pt file that it was exported from"
+            "of it, two .onnx or two .tflite files; or first the .pt file and then what it was exported to"
         )
     if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
         raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 import edge_embed
@@ -214,8 +215,22 @@ class TestWrongPairs:
     def test_of_two_kinds(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         other = tmp_path / "model.tflite"
         other.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
-        with pytest.raises(BadInputError, match="is of another kind than"):
-            validate(files[0], other)
+        for one, two in ((files[0], other), (other, files[0])):
+            with pytest.raises(BadInputError, match="is of another kind than"):
+                validate(one, two)
+
+    @pytest.mark.parametrize("name", ["none.onnx", "none.tflite"])
+    def test_a_file_that_is_not_there(self, files: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+        gone = tmp_path / name
+        for one, two in ((gone, files[1]), (gone, gone)):
+            with pytest.raises(BadInputError, match=rf"{name}: there is no such file, expected an original"):
+                validate(one, two)
+
+    def test_a_saved_model_that_comes_second(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+        ids = torch.tensor([[1, 2]])
+        model = edge_embed.save(edge_embed.TTEmbedding(20, 8, rank=2), tmp_path / "model.pt", ids)
+        with pytest.raises(BadInputError, match=r"is of another kind.* or first the \.pt file"):
+            validate(files[1], model)
 
     def test_a_text_of_the_rows_that_is_none(self, files: tuple[Path, Path]) -> None:
         def garble(made: onnx.ModelProto) -> None:
