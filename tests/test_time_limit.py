@@ -104,7 +104,7 @@ def endless(*inputs):
     while True:
         pass
 
-program = SimpleNamespace(output_names=["output"], inputs=[SimpleNamespace(name="ids")], module=endless)
+program = SimpleNamespace(output_names=["output"], inputs=[SimpleNamespace(name="ids", holds_texts=False)], module=endless)
 with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) as prepared, limit_steps(2):
     prepared.run([{"ids": np.ones(1, np.int64)}], RunOptions())
 """
