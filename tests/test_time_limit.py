@@ -104,7 +104,8 @@ def endless(*inputs):
     while True:
         pass
 
-program = SimpleNamespace(output_names=["output"], inputs=[SimpleNamespace(name="ids", holds_texts=False)], module=endless)
+ids = SimpleNamespace(name="ids", holds_texts=False)
+program = SimpleNamespace(output_names=["output"], inputs=[ids], module=endless)
 with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) as prepared, limit_steps(2):
     prepared.run([{"ids": np.ones(1, np.int64)}], RunOptions())
 """

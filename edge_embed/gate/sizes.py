@@ -15,7 +15,7 @@ RESIDENT_TOLERANCE = 1 << 20
 
 
 def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
-    """What the budget says about sizes themselves; a table or part that it names has to be there."""
+    """Findings of the size limits of a budget; a table or part that it names and the file lacks is one."""
     tables, parts = by_table(sizes.parts), by_name(sizes.parts)
     for name, limit in (("on disk", budget.on_disk), ("zipped", budget.zipped)):
         if limit is not None:

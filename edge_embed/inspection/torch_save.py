@@ -120,7 +120,7 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
 
 
 def _note(path: Path, contents: str) -> str:
-    """What to do with the file; some checkpoints have no weights in them, which torch is loaded for to see."""
+    """Remedy for the file. Torch is loaded to see whether a checkpoint has weights."""
     if contents not in ("state_dict", "checkpoint"):
         return _NOTES[contents]
 

@@ -13,7 +13,7 @@ from edge_embed.lowering.tables import UsedTable, UsedTables
 
 
 def output_layers(used: UsedTables) -> Iterator[UsedTable]:
-    """Those that hold a twentieth of the model or more, as tables have to that are compressed unnamed."""
+    """Yield output layers with at least 5 % of the parameters, the share that `compress` takes by default."""
     weights = used.program.module.buffers()
     numbers = sum(weight.numel() for weight in weights if weight.is_floating_point())
     calls = {call.node for table in used.tables for call in table.calls}

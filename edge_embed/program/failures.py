@@ -64,7 +64,7 @@ def explained(error: BaseException, model: str, is_shaped: bool, empty: str = ""
 
 
 def empty_example(inputs: Iterable[Any]) -> str:
-    """What to do about the first of the example inputs that has no number in it; empty if each has some."""
+    """Remedy for the first example input without elements; empty if each has some."""
     shapes = (list(leaf.shape) for leaf in inputs if isinstance(leaf, torch.Tensor) and not leaf.numel())
     shape = next(shapes, None)
     if shape is None:

@@ -17,7 +17,7 @@ _DEEPSPEED = {"optimizer_state_dict", "ds_version"}
 
 
 def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
-    """What the file holds and what to do, for a message; None where weights of a model may be in it.
+    """Return what the file holds and the remedy, for a message; None where it may hold weights of a model.
 
     Args:
         content: from `read_checkpoint`.
@@ -41,7 +41,7 @@ def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
 
 
 def _optimizer_states(content: Any) -> Iterator[str]:
-    """What the paths of tensors in states of optimizers begin with."""
+    """Yield the path prefixes of tensors in optimizer states."""
     waiting, seen = [("", content, 0)], set()
     while waiting:
         path, value, depth = waiting.pop()

@@ -129,7 +129,7 @@ def _parse(path: Path) -> onnx.ModelProto:
 
 
 def _refusal(path: Path) -> str:
-    """What the ONNX checker says, with types and shapes inferred; by path, because that has no limit of 2 GB."""
+    """Message of the ONNX checker, with types and shapes inferred; by path, which has no limit of 2 GB."""
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:  # the checker's exceptions share no base class

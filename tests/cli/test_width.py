@@ -78,7 +78,7 @@ def test_names_are_shown_as_they_are_in_reports_and_steer_no_terminal(name, tmp_
 
 @pytest.mark.parametrize("name", ["a$b$", "$x", "a\x1b"])
 def test_a_plot_takes_any_name(name, tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra edge-embed[report] is not installed")
     model = nn.ModuleDict({"t": nn.Embedding(60, 8)})
     _, report = edge_embed.compress(nn.Sequential(model["t"]), "rows", bits=4)
     draw(CompressReport((replace(report.tables[0], name=name),), 1, 1), tmp_path / "tried.svg")
