@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edge_embed.bench.compress_grid import CompressGrid
 from edge_embed.bench.compress_tables import CLUSTERED, DenseSubject, random_subject
-from edge_embed.bench.compressors import TASKS, Case, Compress, Compressor, Made, Task
+from edge_embed.bench.compressors import METHODS, Case, Compress, Compressor, Made, Task
 from edge_embed.bench.run import Progress, load, torch_threads, versions
 from edge_embed.bench.tables import LeftOutError
 from edge_embed.compression.fidelity import nearness
@@ -49,7 +49,7 @@ def bench_compress(
     random_sizes = product(grid.rows, grid.dim) if subjects is None else ()
     tables = subjects or [random_subject(grid.seed, n, dim) for n, dim in random_sizes]
     settings = [grid.settings(*one.shape) for one in tables]  # all are refused before any is measured
-    total = len(grid.threads) * sum(len(TASKS[one.method]) for some in settings for one in some)
+    total = len(grid.threads) * sum(len(METHODS[one.method].tasks) for some in settings for one in some)
     state = machine(max(grid.threads))
     del state["runtime"]  # which takes no part
     state |= versions("torch", "numpy", "scipy", "faiss-cpu", "tensorly", "scikit-learn") | {"load": load()}
@@ -59,7 +59,7 @@ def bench_compress(
             weight = one.make()
             for threads, setting in product(grid.threads, some):
                 case = Case(weight, setting, grid.seed, threads)
-                for task in TASKS[setting.method]:
+                for task in METHODS[setting.method].tasks:
                     found.append(_measured(one.name, case, task, grid.rounds, random))
                     progress("measured", len(found), total)
     except MemoryError as error:

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
-from edge_embed.bench.compressors import TASKS
+from edge_embed.bench.compressors import METHODS
 from edge_embed.bench.grid import parsed
 from edge_embed.compression import dpq
 from edge_embed.compression.setting import Setting
@@ -16,13 +16,6 @@ from edge_embed.packed.sizes import check_count
 
 USE = "compress"
 _OF_TABLES = ("rows", "dim")
-# Options of the grid, and what they are called by the method.
-_SIZES: Mapping[str, Mapping[str, str]] = {
-    "dpq": {"codes": "num_codes", "groups": "num_groups"},
-    "tt": {"rank": "rank"},
-    "low_rank": {"rank": "rank"},
-    "ant": {"anchors": "num_anchors", "nonzeros": "nonzeros"},
-}
 
 
 @dataclass(frozen=True)
@@ -60,9 +53,9 @@ class CompressGrid:
 
     def __post_init__(self) -> None:
         for method in self.method:
-            if method not in TASKS:
+            if method not in METHODS:
                 others = "which no library here makes at as many bytes: leave it out"
-                raise BadInputError(f"method: got {method!r:.80}, {others}, expected some of {', '.join(TASKS)}")
+                raise BadInputError(f"method: got {method!r:.80}, {others}, expected some of {', '.join(METHODS)}")
         for name in (*_OF_TABLES, "codes", "groups", "anchors", "nonzeros", "rank"):
             for number in getattr(self, name):
                 check_count(name, number)
@@ -94,7 +87,7 @@ class CompressGrid:
         """
         found = []
         for method in dict.fromkeys(self.method):
-            names = _SIZES[method]
+            names = METHODS[method].sizes
             values = [getattr(self, name) or (_most_groups(dim),) for name in names]  # only groups can be empty
             for sizes in product(*values):
                 _check_sizes(n, dim, dict(zip(names, sizes, strict=True)))

@@ -25,6 +25,7 @@ from edge_embed.compression.kept import NOTHING
 from edge_embed.compression.nearest import packed_codes
 from edge_embed.compression.setting import Setting
 from edge_embed.layers.tt import TTEmbedding
+from edge_embed.methods import Parts
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.bits import bits_for
 from edge_embed.packed.dpq import PackedDPQ
@@ -106,6 +107,22 @@ class Task:
     name: str
     ours: Compressor
     peers: tuple[Compressor, ...]
+
+
+@dataclass(frozen=True)
+class ComparedFit:
+    """One method's part in comparing what makes dense tables small.
+
+    Attributes:
+        sizes: options of the grid, and what they are called by the method.
+        tasks: what is compared.
+    """
+
+    sizes: Mapping[str, str]
+    tasks: tuple[Task, ...]
+
+
+METHODS: Parts[ComparedFit] = Parts("compress_bench")
 
 
 def _ours(case: Case) -> Compress:
@@ -249,29 +266,33 @@ def _sklearn(case: Case) -> Compress:
 
 
 _FAISS = (("faiss", "faiss-cpu"),)
-_DPQ = (
-    Task(
-        "table",
-        Compressor("dpq.fit", "all of it, as `compress` does", _ours),
-        (
-            Compressor(
-                "faiss PQ",
-                f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows, then compute_codes, "
-                "with distance_compute_blas_threshold = 1, as in dpq.fit: as it comes, it takes up to ten times that",
-                _faiss,
-                _FAISS,
+DPQ = ComparedFit(
+    {"codes": "num_codes", "groups": "num_groups"},
+    (
+        Task(
+            "table",
+            Compressor("dpq.fit", "all of it, as `compress` does", _ours),
+            (
+                Compressor(
+                    "faiss PQ",
+                    f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows, then "
+                    "compute_codes, with distance_compute_blas_threshold = 1, as in dpq.fit: as it comes, it takes up "
+                    "to ten times that",
+                    _faiss,
+                    _FAISS,
+                ),
             ),
         ),
-    ),
-    Task(
-        "codes",
-        Compressor("dpq codes", "of all rows; centroids and a checked table are given", _our_codes),
-        (Compressor("faiss compute_codes", "of all rows, with the same centroids", _codes_of_faiss, _FAISS),),
+        Task(
+            "codes",
+            Compressor("dpq codes", "of all rows; centroids and a checked table are given", _our_codes),
+            (Compressor("faiss compute_codes", "of all rows, with the same centroids", _codes_of_faiss, _FAISS),),
+        ),
     ),
 )
-TASKS: Mapping[str, tuple[Task, ...]] = {
-    "dpq": _DPQ,
-    "tt": (
+TT = ComparedFit(
+    {"rank": "rank"},
+    (
         Task(
             "table",
             Compressor("tt.fit", "all of it, as `compress` does", _ours),
@@ -285,7 +306,10 @@ TASKS: Mapping[str, tuple[Task, ...]] = {
             ),
         ),
     ),
-    "low_rank": (
+)
+LOW_RANK = ComparedFit(
+    {"rank": "rank"},
+    (
         Task(
             "table",
             Compressor("low_rank.fit", "all of it, as `compress` does", _ours),
@@ -297,7 +321,10 @@ TASKS: Mapping[str, tuple[Task, ...]] = {
             ),
         ),
     ),
-    "ant": (
+)
+ANT = ComparedFit(
+    {"anchors": "num_anchors", "nonzeros": "nonzeros"},
+    (
         Task(
             "table",
             Compressor("ant.fit", "all of it, as `compress` does: weights above zero, so many on average", _ours),
@@ -311,4 +338,4 @@ TASKS: Mapping[str, tuple[Task, ...]] = {
             ),
         ),
     ),
-}
+)

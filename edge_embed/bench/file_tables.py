@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 
 from edge_embed.bench.grid import Subject
+from edge_embed.bench.native import KERNELS
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.file import load_tables
-from edge_embed.packed.form import Packed, TableShape
+from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import located
 from edge_embed.packed.methods import METHODS
 from edge_embed.validation.exported import ExportedModel
@@ -85,13 +85,13 @@ def _of_model(path: Path) -> list[Subject]:
             uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
             limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
             make = partial(_packed, exported, table)
-            found.append(Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table.shape), limit))
+            found.append(Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table), limit))
     return found
 
 
-def _possible(uses: tuple[BenchUse, ...], shape: TableShape | None) -> tuple[BenchUse, ...]:
+def _possible(uses: tuple[BenchUse, ...], table: OnnxTable) -> tuple[BenchUse, ...]:
     """Those without the call of a kernel, if none has rows of the table."""
-    has_kernel = not isinstance(shape, DPQShape) or shape.is_plain
+    has_kernel = table.shape is None or KERNELS[table.method].takes(table.shape)
     return tuple(use for use in uses if has_kernel or use.name != "kernel")
 
 

@@ -10,23 +10,19 @@ from typing import Any, get_args
 
 import numpy as np
 
-from edge_embed.bench import tables
+from edge_embed.bench.method import BenchMethod
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.inspect import is_tflite_file
+from edge_embed.methods import Parts
 from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution
 
-# What makes up a table of each method beside rows and columns, and how one is made.
-_METHODS: Mapping[str, tuple[tuple[str, ...], Callable[..., Packed]]] = {
-    "dpq": (("codes", "groups"), tables.dpq),
-    "ant": (("anchors", "nonzeros"), tables.ant),
-    "tt": (("rank",), tables.tt),
-}
-_SIZES = ("rows", "dim", *(name for names, _ in _METHODS.values() for name in names))
+_METHODS: Parts[BenchMethod] = Parts("bench")
+_SIZES = ("rows", "dim", "codes", "groups", "anchors", "nonzeros", "rank")
 _OF_TABLES = (*_SIZES, "memory_megabytes")
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "method": tuple(_METHODS),
@@ -157,7 +153,7 @@ class Grid:
         """
         found: list[Subject] = []
         for method, dim in product(self.method, self.dim):
-            names, make = _METHODS[method]
+            names, make = _METHODS[method].sizes, _METHODS[method].random_table
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
             for settings in product(*values):
                 few = make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes

@@ -8,17 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError
-from edge_embed.layers.tt import TTEmbedding
-from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
-from edge_embed.packed.bits import bits_for, row_bytes
-from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.form import Packed
-from edge_embed.packed.tt import PackedTT
 
-_BLOCK_ROWS = 4096
+BLOCK_ROWS = 4096
 _DENSE_SHARE = 8  # of the memory that is free: a head needs its table several times, and quantised
 _UNKNOWN_LIMIT = 1 << 30
 
@@ -63,8 +55,8 @@ class BenchTable:
             )
         n = self.packed.num_embeddings
         dense = np.empty((n, self.packed.embedding_dim), np.float32)
-        for start in range(0, n, _BLOCK_ROWS):
-            dense[start : start + _BLOCK_ROWS] = self.packed.rows(np.arange(start, min(start + _BLOCK_ROWS, n)))
+        for start in range(0, n, BLOCK_ROWS):
+            dense[start : start + BLOCK_ROWS] = self.packed.rows(np.arange(start, min(start + BLOCK_ROWS, n)))
         return dense
 
 
@@ -77,48 +69,6 @@ def dense_limit() -> int:
     return int(found[1]) * 1024 // _DENSE_SHARE if found else _UNKNOWN_LIMIT
 
 
-def dpq(random: np.random.Generator, n: int, dim: int, codes: int, groups: int) -> PackedDPQ:
-    """``codes`` a group, each as likely as the others.
-
-    Raises:
-        BadInputError: if the sizes make no table.
-    """
-    DPQShape(n, dim, codes, groups)
-    values = _normal(random, groups, codes, dim // groups)
-    bits = bits_for(codes)
-    if codes == 1 << bits and groups * bits % 8 == 0:  # any byte is right: no need to spell codes out
-        return PackedDPQ(random.integers(0, 256, (n, row_bytes(groups, bits)), np.uint8), values, groups)
-    return PackedDPQ.from_codes(random.integers(0, codes, (n, groups), np.uint16), values)
-
-
-def ant(random: np.random.Generator, n: int, dim: int, anchors: int, nonzeros: int) -> PackedANT:
-    """``nonzeros`` weights a row, on distinct anchors.
-
-    Raises:
-        BadInputError: if the sizes make no table.
-    """
-    if not 1 <= nonzeros <= anchors:
-        raise BadInputError(f"nonzeros: got {nonzeros}, expected 1 to {anchors}, the number of anchors")
-    ANTShape(n, dim, anchors, n * nonzeros)
-    kind = np.dtype(anchor_id_type(anchors))
-    chosen = np.empty((n, nonzeros), kind)
-    for start in range(0, n, _BLOCK_ROWS):
-        keys = random.random((min(_BLOCK_ROWS, n - start), anchors), np.float32)
-        chosen[start : start + _BLOCK_ROWS] = np.sort(keys.argpartition(nonzeros - 1, 1)[:, :nonzeros], 1)
-    weights = random.random(n * nonzeros, np.float32) + np.float32(0.1)
-    offsets = np.arange(0, n * nonzeros + 1, nonzeros, dtype=np.int32)
-    return PackedANT(offsets, chosen.reshape(-1), weights, np.ones(1, np.float32), _normal(random, anchors, dim))
-
-
-def tt(random: np.random.Generator, n: int, dim: int, rank: int) -> PackedTT:
-    """Of the shapes that the layer chooses.
-
-    Raises:
-        BadInputError: if the sizes make no table.
-    """
-    layer = TTEmbedding(n, dim, rank, device="meta")
-    return PackedTT(tuple(_normal(random, *core.shape) for core in layer.cores), n)
-
-
-def _normal(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+def normal(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    """Normal numbers float32 of a shape."""
     return random.standard_normal(shape, np.float32)

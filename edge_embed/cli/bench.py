@@ -10,6 +10,10 @@ from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.errors import BadInputError
+from edge_embed.methods import Parts
+
+_RANDOM = Parts("bench")
+_COMPARED = [name for name in Parts("compress_bench") if name not in _RANDOM]
 
 
 def _list_option(name: str, text: str) -> Callable[[Command], Command]:
@@ -35,7 +39,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 )
 @click.argument("file", type=FILE, required=False)
 @click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
-@_list_option("method", "dpq, ant, tt; to compress also low_rank.")
+@_list_option("method", f"{', '.join(_RANDOM)}; to compress also {', '.join(_COMPARED)}.")
 @_list_option(
     "use",
     "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert, litert-bag. Alone: "

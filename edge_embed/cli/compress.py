@@ -13,6 +13,7 @@ from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
 from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.cli.torchrun import shared_group
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.methods import Parts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,7 +56,7 @@ def _size_options(command: Command) -> Command:
 )
 @click.argument("model", type=FILE)
 @click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
-@click.option("--method", default="auto", show_default=True, help="dpq, opq, ant, tt, tr, low_rank, rows; auto: all.")
+@click.option("--method", default="auto", show_default=True, help=f"{', '.join(Parts('fitting'))}; auto: all.")
 @click.option("--ratio", type=float, help="Bytes of each table over those of the packed one, at least.")
 @click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
 @click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")

@@ -13,6 +13,7 @@ how it is found, those of the two modules.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,17 +23,22 @@ from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_
 from edge_embed.compression.dictionary import learn, row_blocks
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Arrays, Processes
+from edge_embed.compression.setting import FittingMethod, Setting, Types, has_room
 from edge_embed.compression.sparse_codes import Codes, Dictionary, encode, price_of
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.table import checked_count, checked_padding, is_number
 from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.ant_shape import MAX_NONZEROS, anchor_id_type
+from edge_embed.packed.ant_shape import MAX_NONZEROS, ANTShape, anchor_id_type
 
 SAMPLE = 1 << 15  # rows that anchors are learned from, and more where there are
 _ROWS_PER_ANCHOR = 16  # many anchors
 _LARGEST_SCALE = 2.0**126  # so that anchors are float32
 _MOST = 2  # times the mean: the weights of one row. Three times the mean gain 0.7 % of the error, in twice the time
+_ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
+_FEWER = 0.9  # of the weights with twice as many anchors bring rows nearer
+_SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
+_SPARSE = 8  # weights of a row of ANT, at most, or as many columns for each: with more its lookup takes long
 
 
 def fit(
@@ -207,3 +213,24 @@ def _trainable(packed: PackedANT) -> ANTEmbedding:
         layer.anchors.copy_(torch.from_numpy(packed.anchors))
         layer.transform.zero_()[entries] = torch.from_numpy(packed.weights)
     return layer
+
+
+def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    """Numbers of anchors of which twice as many would cost a tenth of the weights: up to there more of them pay."""
+    stored = {"weight_type": types["weight_type"], "value_type": types["value_type"]}
+
+    def nonzeros(num_anchors: int) -> float:
+        if not has_room(num_anchors, dim, nbytes, stored["value_type"]):
+            return 0
+        without, with_one = (ANTShape(n, dim, num_anchors, each, **stored).nbytes for each in (0, n))
+        room = (nbytes - without) / (with_one - without) * (_SAMPLED if n > SAMPLE else 1)
+        most = min(num_anchors, dim, max(_SPARSE, dim // _SPARSE))
+        return most if room >= most else math.floor(10 * room) / 10
+
+    sizes = [(num_anchors, nonzeros(num_anchors)) for num_anchors in _ANCHORS]
+    for (num_anchors, each), (_, of_more) in pairwise([*sizes, (0, 0)]):
+        if each >= 1 and of_more < _FEWER * each:
+            yield Setting("ant", {"num_anchors": num_anchors, "nonzeros": each}, stored)
+
+
+ANT = FittingMethod(fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _within, draft={"turns": 5})

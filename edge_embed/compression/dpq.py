@@ -8,7 +8,7 @@ are found by `edge_embed.compression.centroids`; codes c are those that `DPQEmbe
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,13 +19,18 @@ from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.nearest import packed_codes
 from edge_embed.compression.processes import ALONE, Processes
+from edge_embed.compression.setting import FittingMethod, Setting, Types, has_room
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
 from edge_embed.layers.table import checked_count
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_shape import DPQShape
 
 _FAR_FROM_ONE = 30  # powers of two between the size of the numbers and 1 within which float32 holds their squares
+_CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
+DRAFT = {"runs": 1}  # of k-means: not quite the best, and sooner
+SIZES, TYPES = ("num_codes", "num_groups"), ("value_type",)
 
 
 def fit(
@@ -139,3 +144,19 @@ def _trainable(layer: DPQEmbedding, table: DenseTable, value: Tensor, on_block: 
             done += len(block)
             on_block(done)
     return layer
+
+
+def within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq") -> Iterator[Setting]:
+    """For each number of codes the largest number of groups that takes no more than so many bytes."""
+    value_type = types["value_type"]
+    for num_codes in _CODES:
+        if num_codes > n or not has_room(num_codes, dim, nbytes, value_type):
+            break
+        groups = (groups for groups in range(dim, 0, -1) if dim % groups == 0)
+        shapes = (DPQShape(n, dim, num_codes, each, value_type=value_type) for each in groups)
+        if largest := next((shape for shape in shapes if shape.nbytes <= nbytes), None):
+            options = {"num_codes": num_codes, "num_groups": largest.num_groups}
+            yield Setting(method, options, {"value_type": value_type})
+
+
+DPQ = FittingMethod(fit, SIZES, TYPES, within, draft=DRAFT)

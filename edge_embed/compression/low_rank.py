@@ -6,14 +6,19 @@ V are the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]: of all matrices of
 Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from edge_embed.compression.core_settings import SIZES, TYPES, decomposition
 from edge_embed.compression.cores import balanced
 from edge_embed.compression.dense import DenseTable, Weight, moments, row_weights, table_size
 from edge_embed.compression.processes import ALONE, Processes
+from edge_embed.compression.setting import FittingMethod, Setting, Types
 from edge_embed.layers.table import checked_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.floats import FLOAT_BYTES
 
 
 def fit(
@@ -50,3 +55,14 @@ def fit(
     rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ vectors)))  # [n, R]
     cores = balanced([rows[:, None, None, :], vectors.T[None, :, :, None]])
     return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)
+
+
+def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    value_type = types["value_type"]
+    rank = nbytes // (FLOAT_BYTES[value_type] * (n + dim))
+    if rank:
+        yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
+
+
+# A file has tables of one number of cores: of two, or of three.
+LOW_RANK = FittingMethod(decomposition(fit), SIZES, TYPES, _within, not_beside=("tt", "tr"))

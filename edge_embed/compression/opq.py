@@ -6,6 +6,7 @@ The rotation belongs to what the model does with rows: a product [d] x [d, d] af
 part of the weight of the next layer.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.compression.rotation import find_rotation
+from edge_embed.compression.setting import FittingMethod
 
 
 def fit(
@@ -48,3 +50,6 @@ def fit(
     rotation = torch.from_numpy(kept.of_table(table, weights, "opq", num_groups)("rotation", find)["rotation"])
     given: dict[str, Any] = {"counts": counts, "kept": kept, "processes": processes, "rotation": rotation}
     return Fitted(dpq.fit(weight, num_codes, num_groups, padding_idx, **given, **options), rotation)
+
+
+OPQ = FittingMethod(fit, dpq.SIZES, dpq.TYPES, partial(dpq.within, method="opq"), rotates=True, draft=dpq.DRAFT)

@@ -16,7 +16,7 @@ from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.compression.setting import ROTATING, OnBlock, Setting, check_learns, check_method, setting_of
+from edge_embed.compression.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
 from edge_embed.layers.table import is_number
 from edge_embed.packed.ant_shape import ANTShape
@@ -27,8 +27,6 @@ Progress = Callable[[str, int, int], None]
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # settings that served in draft
-# Of three cores, and of two: an exported file has tables of one number of cores.
-_OF_OTHER_CORES = {"tt": ("low_rank",), "tr": ("low_rank",), "low_rank": ("tt", "tr")}
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _each(
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
         reports.append(report)
-        left_out = left_out or _OF_OTHER_CORES.get(report.method, ())
+        left_out = left_out or (METHODS[report.method].not_beside if report.method in METHODS else ())
     return layers, tuple(reports)
 
 
@@ -222,11 +220,11 @@ def _settings(
     left_out: Collection[str],
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Settings to take, the best first, and what was tried to find them."""
-    if table.rotates == "never" and plan.method in ROTATING:
+    if table.rotates == "never" and plan.method in rotating():
         reason = "a bag takes the largest numbers of its rows, which a rotation changes"
         raise BadInputError(f"method: got {plan.method!r}, but {reason}: choose another one")
     if table.rotates != "folded":  # a product for each row takes time: only who asks for it gets one
-        left_out = {*left_out, *ROTATING}
+        left_out = {*left_out, *rotating()}
     if plan.options:
         setting = setting_of(plan.method, plan.options)
         _check_least(setting, table)

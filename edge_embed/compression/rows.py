@@ -7,7 +7,8 @@ scales it has. Where rows need more scales than that, these are spaced evenly in
 next larger one: if the largest row is a hundred times the smallest, steps are at most 1.9 % wider than they had to be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from edge_embed.compression.dense import DenseTable, Weight, row_weights, table_size
 from edge_embed.compression.fidelity import nearness, sample
 from edge_embed.compression.processes import ALONE, Arrays, Processes
+from edge_embed.compression.setting import FittingMethod, Setting, Types
 from edge_embed.errors import BadInputError
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import checked_padding
@@ -128,3 +130,18 @@ def _no_smaller(steps: Tensor) -> Tensor:
     up = torch.nextafter(near, torch.tensor(torch.inf))
     found: Tensor = torch.where(near.double() < steps, up, near).unique()
     return found
+
+
+def _fit(
+    weight: Weight, padding_idx: int | None, *, bits: int, processes: Processes, **unused: Any
+) -> ScaledDPQEmbedding:
+    return fit(weight, bits, padding_idx, processes=processes)
+
+
+def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    every = range(MOST_BITS, FEWEST_BITS - 1, -1)
+    if bits := next((bits for bits in every if shape_of(n, dim, bits).nbytes <= nbytes), None):
+        yield Setting("rows", {"bits": bits})
+
+
+ROWS = FittingMethod(_fit, ("bits",), (), _within, learns=False)

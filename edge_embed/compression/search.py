@@ -16,7 +16,7 @@ from edge_embed.compression.fidelity import nearness, sample
 from edge_embed.compression.found import Rotates
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.setting import METHODS, Method, Setting, bytes_of, check_method
+from edge_embed.compression.setting import METHODS, FittingMethod, Setting, check_method
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.packed.floats import FLOAT_BYTES
 from edge_embed.report.compressed import Trial
@@ -30,7 +30,6 @@ _FINER = 2  # times that the last two of them are halved, where one serves and t
 _AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
 _FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
 _UNEVEN = 10  # mean lengths of a row, where the longest has more: of weights in int8 it would set the step of all
-_NEED_ALL = ("tt", "tr")  # of a train or ring that is fitted to some rows no other rows come
 
 OnTrial = Callable[[int, int], None]
 
@@ -110,7 +109,7 @@ class Search:
         self._rotates = rotates
         able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
         names = able if method == AUTO else [method]
-        self._methods = [name for name in names if not (is_sample and name in _NEED_ALL)] or names
+        self._methods = [name for name in names if not (is_sample and METHODS[name].needs_all)] or names
         self._trials: dict[tuple[str, str], Trial] = {}
         self._settings: dict[tuple[str, str], Setting] = {}
 
@@ -180,7 +179,7 @@ class Search:
     def _within(self, nbytes: int, methods: Iterable[str]) -> list[Setting]:
         return [found for method in methods for found in self._of_method(METHODS[method], nbytes)]
 
-    def _of_method(self, method: Method, nbytes: int) -> Iterator[Setting]:
+    def _of_method(self, method: FittingMethod, nbytes: int) -> Iterator[Setting]:
         if method.rotates and self._rotates == "beside":
             nbytes -= FLOAT_BYTES[self._types["value_type"]] * self._size[1] ** 2
         return method.within(*self._size, max(0, nbytes), self._types)
@@ -190,7 +189,7 @@ class Search:
         if key not in self._trials:
             made = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept, processes=self._processes)
             stored = made.stored(self._rotates)
-            nbytes = bytes_of(stored.plain.shape, self._size[0]) + stored.rotation_nbytes
+            nbytes = stored.plain.shape.with_rows(self._size[0]).nbytes + stored.rotation_nbytes
             rows = made.rows(self._measured)
             found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
             self._trials[key] = Trial(*key, nbytes, *found)

@@ -19,6 +19,7 @@ from rich.console import Console
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection.extras import ExtraInfo, list_extras
+from edge_embed.methods import Parts
 from edge_embed.report.shown import Shown
 from edge_embed.report.targets import Problem, TargetInfo
 from edge_embed.runtime.library import get_library_path, installed_library, installed_path
@@ -27,12 +28,7 @@ SCHEMA_VERSION = 1
 T = TypeVar("T")
 
 _DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime safetensors click rich".split()
-_KERNELS = tuple(
-    f"ee_{method}_{use}_f32{ids}"
-    for method in ("dpq", "ant", "tt")
-    for use, types in (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)), ("topk", ("",)))
-    for ids in types
-)
+_KERNEL_USES = (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)), ("topk", ("",)))
 _FORCED = "EDGE_EMBED_FORCE_ISA"
 # What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
 _CPU_FEATURES = (
@@ -206,7 +202,8 @@ def _targets() -> tuple[TargetInfo, ...]:
 def _library(problems: list[Problem]) -> LibraryInfo:
     path = get_library_path()
     loaded = ctypes.CDLL(str(path))
-    kernels = [name for name in _KERNELS if hasattr(loaded, name)]
+    names = (f"ee_{each}_{use}_f32{ids}" for each in Parts("kernels") for use, types in _KERNEL_USES for ids in types)
+    kernels = [name for name in names if hasattr(loaded, name)]
     for function in (loaded.ee_version, loaded.ee_isa, loaded.ee_isa_name):
         function.restype = ctypes.c_char_p
     isas, forced = _isas(loaded), os.environ.get(_FORCED)

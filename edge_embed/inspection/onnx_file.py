@@ -18,7 +18,6 @@ from edge_embed.inspection.onnx_tables import (
     called_by_bodies,
     check_specs,
     nodes_of,
-    plain_shape,
     tables_of_nodes,
 )
 from edge_embed.inspection.onnx_weights import Weights
@@ -211,7 +210,7 @@ class _Inspection:
 
 def _with_rest(used: OnnxTable, noted: TableEntry) -> OnnxTable:
     """A table of plain nodes with the rest of it, where a session saved them: it inlines the nodes around them."""
-    if used.shape == noted.shape or used.shape != plain_shape(noted.shape):
+    if used.shape == noted.shape or used.shape != noted.shape.plain:
         return used
     names = {tensor: f"{used.name}.{tensor}" for tensor in noted.shape.tensor_specs()}
     return replace(used, shape=noted.shape, initializers={**names, **used.initializers})

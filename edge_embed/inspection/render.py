@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -14,9 +13,7 @@ from rich.text import Text
 
 from edge_embed.inspection.doctor import DoctorReport
 from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TfliteInfo, TorchSaveInfo
-from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.tt import PackedTT
+from edge_embed.methods import words_of
 from edge_embed.report.shown import stacked
 from edge_embed.report.words import method_words
 
@@ -130,7 +127,7 @@ def _compressed(report: FileReport) -> Table:
 
 def _parts(entry: TableInfo) -> str:
     """Bytes of what selects (codes, the sparse transform), and of what rows are made of (values, anchors, cores)."""
-    method = _METHODS[entry.method]
+    method = words_of(entry.method)
     made_of = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(method.begin))
     selects = entry.total_inference_bytes - made_of
     session = f", a session up to {_size(entry.session_bytes)} more" if entry.session_bytes else ""
@@ -192,38 +189,7 @@ def _torch_save(console: Console, info: TorchSaveInfo) -> None:
 def _layout(entry: TableInfo) -> str:
     narrow = " int8" if entry.value_type == "int8" else ""
     padding = "" if entry.padding_idx is None else f", pad {entry.padding_idx}"
-    return _METHODS[entry.method].layout(entry.attributes) + narrow + padding
-
-
-def _dpq_layout(values: Mapping[str, Any]) -> str:
-    shared = ", shared" if values["share_subspaces"] else ""
-    scales = f", {values['num_row_scales']} row scales" if "num_row_scales" in values else ""
-    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}{scales}"
-
-
-def _ant_layout(values: Mapping[str, Any]) -> str:
-    empty = "" if values["num_nonzeros"] else ", all rows are zero"
-    return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}{empty}"
-
-
-def _tt_layout(values: Mapping[str, Any]) -> str:
-    rows, columns, ranks = ("x".join(map(str, values[name])) for name in ("row_shape", "col_shape", "ranks"))
-    return f"I={rows} J={columns} R={ranks}" + (", ordered" if "has_row_order" in values else "")
-
-
-@dataclass(frozen=True)
-class _Method:
-    layout: Callable[[Mapping[str, Any]], str]
-    selects: str  # what tells rows apart
-    made_of: str  # what rows are made of
-    begin: str  # how the names of the tensors begin that hold it
-
-
-_METHODS = {
-    PackedDPQ.method: _Method(_dpq_layout, "codes", "values", "value"),
-    PackedANT.method: _Method(_ant_layout, "transform", "anchors", "anchors"),
-    PackedTT.method: _Method(_tt_layout, "order", "cores", "core_"),
-}
+    return words_of(entry.method).layout(entry.attributes) + narrow + padding
 
 
 def _port(port: PortInfo) -> str:

@@ -10,18 +10,14 @@ from edge_embed.compression.found import FoundTable
 from edge_embed.compression.job import Job
 from edge_embed.compression.module import model_tables, replaced
 from edge_embed.errors import BadInputError
-from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dense import with_packed
-from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.graph import CALLS
 from edge_embed.lowering.names import owner_of
 from edge_embed.lowering.tables import UsedTables, program_tables
-from edge_embed.lowering.tt import TT
+from edge_embed.methods import words_of
 from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
 from edge_embed.report.shown import shown_by_report
-
-_COMPRESSED = {DPQ.name: "product-quantised", ANT.name: "made of anchors", TT.name: "a tensor train"}
 
 
 @shown_by_report
@@ -76,7 +72,7 @@ def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> Non
         return
     weights = [node for node in program.module.graph.nodes if node.op == "get_attr"]
     found = {
-        owner_of(str(weight.target)): _COMPRESSED[CALLS[user.target].method.name]
+        owner_of(str(weight.target)): words_of(CALLS[user.target].method.name).kind
         for weight in weights
         for user in weight.users
         if user.target in CALLS

@@ -87,7 +87,7 @@ class _Packing:
         """The same result of the packed table, in the type that the dense one had."""
         graph, stored, dtype = self._graph, self._stored[table], table.weight.dtype
         packed = stored.plain
-        (method,) = (method for method in METHODS if method.name == packed.method)
+        method = METHODS[packed.method]
         nodes = {key: graph.get_attr(f"{self._prefixes[table]}.{key}") for key in stored.arrays()}
         turn = nodes.pop(ROTATION, None)
         arguments = method.arguments(packed, list(nodes.values()))

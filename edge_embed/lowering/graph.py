@@ -8,18 +8,16 @@ import torch
 from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
-from edge_embed.lowering.ant import ANT
-from edge_embed.lowering.dpq import DPQ
 from edge_embed.lowering.method import Method
 from edge_embed.lowering.names import owner_of
 from edge_embed.lowering.tables import UsedTable, UsedTables
-from edge_embed.lowering.tt import TT
+from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 
-METHODS: tuple[Method, ...] = (ANT, DPQ, TT)
+METHODS: Parts[Method] = Parts("lowering")
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,14 @@ class Call:
         return len(LEADING[self.use])
 
 
-CALLS: dict[Any, Call] = {
-    operator: Call(method, form, use)
-    for method in METHODS
-    for form in method.packers
-    for use, operator in form.uses.items()
-}
+CALLS: Collected[Any, Call] = Collected(
+    lambda: (
+        (operator, Call(method, form, use))
+        for method in METHODS.values()
+        for form in method.packers
+        for use, operator in form.uses.items()
+    )
+)
 
 Progress = Callable[[str, int, int], None]
 

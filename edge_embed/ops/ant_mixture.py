@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops import pairwise
-from edge_embed.ops.ant import products
+from edge_embed.ops.ant import FROZEN, TRAINABLE, products
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 
@@ -106,3 +106,5 @@ MIXTURE = define(
     size=lambda transform, anchors, set_sizes, mixing, padding_idx: (transform.shape[0], anchors.shape[1]),
     like=lambda transform, anchors, set_sizes, mixing, padding_idx: anchors,
 )
+
+FORMS = (TRAINABLE, FROZEN, MIXTURE)

@@ -283,3 +283,5 @@ SCALED = define(
         scales for scales in (row_scales, value_scales, value) if scales is not None
     ),
 )
+
+FORMS = (TRAINABLE, FROZEN, SCALED)

@@ -141,3 +141,5 @@ ORDERED = define(
     size=lambda cores, row_order, num_embeddings, padding_idx: (num_embeddings, _width(cores)),
     like=lambda cores, row_order, num_embeddings, padding_idx: cores[0],
 )
+
+FORMS = (TT, ORDERED)

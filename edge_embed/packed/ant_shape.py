@@ -6,8 +6,9 @@ The ANT paper (Liang et al. 2021, section 2.2 and Table 1) counts the numbers th
 A d + nnz(T), and not the indices of the sparse matrix. The compression ratio follows it.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
 from edge_embed.packed.form import TensorSpec, Use
@@ -77,6 +78,16 @@ class ANTShape:
         entry_bits = 8 * WEIGHT_BYTES[self.weight_type] * self.num_nonzeros
         anchor_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_anchors * self.embedding_dim
         return 32 * self.num_embeddings * self.embedding_dim / (entry_bits + anchor_bits)
+
+    @property
+    def plain(self) -> Self:
+        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        return self
+
+    def with_rows(self, num_embeddings: int) -> Self:
+        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
+        nonzeros = math.ceil(num_embeddings / self.num_embeddings * self.num_nonzeros)
+        return replace(self, num_embeddings=num_embeddings, num_nonzeros=nonzeros)
 
     def session_bytes(self, use: Use, limit: int | None) -> int:
         """None."""

@@ -9,8 +9,8 @@ The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
@@ -131,6 +131,16 @@ class DPQShape:
         The operator library makes them with AVX-512 (runtime_ops/kernels/dpq/blocks.h).
         """
         return -(-self.num_embeddings // 16) * 16 * -(-self.row_bytes // 4) * 4 if self.bits == 4 else 0
+
+    @property
+    def plain(self) -> Self:
+        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        dim = self.embedding_dim + self.unused_columns
+        return replace(self, embedding_dim=dim, num_row_scales=0, unused_columns=0)
+
+    def with_rows(self, num_embeddings: int) -> Self:
+        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
+        return replace(self, num_embeddings=num_embeddings)
 
     def session_bytes(self, use: Use, limit: int | None) -> int:
         """The codes in blocks, for heads; all or nothing, and without a limit all."""

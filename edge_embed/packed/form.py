@@ -51,6 +51,13 @@ class TableShape(Protocol):
     def compression_ratio(self) -> float:
         """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
 
+    @property
+    def plain(self) -> Self:
+        """That of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+
+    def with_rows(self, num_embeddings: int) -> Self:
+        """That of a table of so many rows, each of which takes what it takes in this one."""
+
     def session_bytes(self, use: Use, limit: int | None) -> int:
         """Bytes that a session with the operator library takes at most beside the table, to be faster.
 

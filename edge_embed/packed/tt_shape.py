@@ -9,8 +9,8 @@ vocabulary and stores no order; where one is stored, its n numbers count too.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
@@ -132,6 +132,16 @@ class TTShape:
             work = _row_work([*cores[:first], last])
             if work < _row_work(cores):
                 yield work, FLOAT_BYTES["float32"] * sum(map(math.prod, made))
+
+    @property
+    def plain(self) -> Self:
+        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        return replace(self, has_row_order=False)
+
+    def with_rows(self, num_embeddings: int) -> Self:
+        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
+        row_shape = self.row_shape if num_embeddings == self.num_embeddings else (num_embeddings, 1)  # of low rank
+        return replace(self, num_embeddings=num_embeddings, row_shape=row_shape)
 
     def session_bytes(self, use: Use, limit: int | None) -> int:
         """Cores multiplied in advance, for rows; without a limit none."""

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from edge_embed.errors import BadInputError
-from edge_embed.ops import ant, ant_mixture, dpq, recurrent, tt
+from edge_embed.methods import Collected, Parts
+from edge_embed.ops import recurrent
+from edge_embed.ops.operators import TableOperators
 
 _ATEN = frozenset(
     """
@@ -79,11 +81,17 @@ _SHAPE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{name}": getattr(torch, name) for name in
        "sym_not sym_int sym_float sym_ite sym_max sym_min".split()},
 }  # fmt: skip
-_TABLES = (ant.TRAINABLE, ant.FROZEN, ant_mixture.MIXTURE, dpq.TRAINABLE, dpq.FROZEN, dpq.SCALED, tt.TT, tt.ORDERED)
-_OWN = {f"torch.ops.{overload}": overload for table in _TABLES for overload in table.uses.values()}
-_OWN |= {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.values()}
+_TABLES = Collected(
+    lambda: (
+        (f"torch.ops.{overload}", overload)
+        for forms in Parts[tuple[TableOperators, ...]]("operators").values()
+        for form in forms
+        for overload in form.uses.values()
+    )
+)
+_RECURRENT = {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.values()}
 # A program captured without us has the operator itself, or, with its length fixed, what it decomposes into.
-_OWN |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
+_RECURRENT |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
 
 
 _REMEDIES = {
@@ -105,7 +113,7 @@ def resolve(target: str) -> Callable[..., Any] | None:
     name = target.removeprefix("torch.ops.")
     if is_ignored(name):
         return None
-    known = _SHAPE_FUNCTIONS.get(target) or _OWN.get(target)
+    known = _SHAPE_FUNCTIONS.get(target) or _TABLES.get(target) or _RECURRENT.get(target)
     if known is not None:
         return known
     namespace, _, rest = name.partition(".")

@@ -1,9 +1,11 @@
 """A picture of what was tried on each table: mean cosine against bytes, with the Pareto front."""
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edge_embed.methods import Parts
 from edge_embed.report.compressed import CompressedTable, CompressReport, Trial, pareto_front
 from edge_embed.report.svg import write_svg
 from edge_embed.report.words import plain
@@ -13,7 +15,7 @@ if TYPE_CHECKING:  # an extra
 
 _INCHES = (5.0, 3.6)  # of a panel
 _COLUMNS = 2
-_MARKERS = {"dpq": "o", "opq": "P", "ant": "s", "tt": "^", "tr": "v", "low_rank": "D", "rows": "x"}
+_MARKERS = "oPs^vDx<>p*h"  # of the methods, one each
 
 
 def draw(report: CompressReport, path: Path) -> None:
@@ -34,8 +36,8 @@ def draw(report: CompressReport, path: Path) -> None:
 def _draw(panel: "Axes", table: CompressedTable) -> None:
     front = pareto_front(table.trials)
     panel.plot(*_points(front), color="0.7", zorder=0)
-    for method, trials in _by_method(table):
-        panel.plot(*_points(trials), _MARKERS[method], linestyle="", label=method)
+    for method, marker, trials in _by_method(table):
+        panel.plot(*_points(trials), marker, linestyle="", label=method)
     chosen = [trial for trial in table.trials if (trial.method, trial.setting) == (table.method, table.setting)]
     panel.plot(*_points(chosen), "o", markersize=12, fillstyle="none", color="black", label="chosen")
     title = plain(f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}")
@@ -44,11 +46,11 @@ def _draw(panel: "Axes", table: CompressedTable) -> None:
     panel.legend()
 
 
-def _by_method(table: CompressedTable) -> Iterator[tuple[str, list[Trial]]]:
+def _by_method(table: CompressedTable) -> Iterator[tuple[str, str, list[Trial]]]:
     trials = (*table.trials, *table.baselines)
-    for method in _MARKERS:
+    for method, marker in zip(Parts("fitting"), cycle(_MARKERS), strict=False):
         if found := [trial for trial in trials if trial.method == method]:
-            yield method, found
+            yield method, marker, found
 
 
 def _points(trials: Sequence[Trial]) -> tuple[list[int], list[float]]:

@@ -8,14 +8,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from edge_embed.methods import words_of
 from edge_embed.report.shown import FoldedTable, Shown
 from edge_embed.report.source import NO_FACTS, SourceFacts
 from edge_embed.report.widened import Widened
 from edge_embed.report.words import method_words
 
 SCHEMA_VERSION = 1
-
-_SMALLER = {"ant": "train with a higher penalty", "dpq": "use fewer codes", "tt": "use a lower rank"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class ExportedTable:
         grew = self.packed_bytes >= 4 * self.num_embeddings * self.embedding_dim
         zero = ", all rows are zero" if self.is_zero else ""
         return f"lowered{layout}{added}{zero}{shared}{session}" + (
-            f", but no smaller than dense: {_SMALLER[self.method]}" if grew else ""
+            f", but no smaller than dense: {words_of(self.method).smaller}" if grew else ""
         )
 
 

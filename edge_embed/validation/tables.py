@@ -14,24 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import NodeProto
 
-from edge_embed.exporters.onnx.bodies import METHODS as ONNX_METHODS
+from edge_embed.exporters.onnx.bodies import method_of
 from edge_embed.exporters.onnx.method import OnnxMethod
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
-from edge_embed.lowering.graph import METHODS as LOWERING_METHODS
+from edge_embed.lowering.graph import METHODS as LOWERING
+from edge_embed.methods import Parts
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
 from edge_embed.packed.form import Packed, TensorSpec, settings_of
 from edge_embed.report.results import Check
-from edge_embed.validation.ant import ANT
-from edge_embed.validation.dpq import DPQ
 from edge_embed.validation.exported import ExportedModel
 from edge_embed.validation.method import ValidationMethod
-from edge_embed.validation.tt import TT
 
-METHODS = {method.name: method for method in (ANT, DPQ, TT)}
-_ONNX = {method.operators: method for method in ONNX_METHODS}
-_LOWERING = {method.name: method for method in LOWERING_METHODS}
+METHODS: Parts[ValidationMethod] = Parts("validation")
 
 OnBytes = Callable[[int], None]
 
@@ -51,7 +47,7 @@ class Table:
     @property
     def onnx(self) -> OnnxMethod:
         """Operator and body."""
-        return _ONNX[_LOWERING[self.packed.method].operators(self.packed)]
+        return method_of(LOWERING[self.packed.method].operators(self.packed))
 
     @property
     def tensors(self) -> list[str]:
@@ -62,7 +58,7 @@ class Table:
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of a packed operator that say which table it is, tensors as arrays."""
         tensors: list[Any] = list(self.packed.tensors().values())
-        return _LOWERING[self.packed.method].arguments(self.packed, tensors)
+        return LOWERING[self.packed.method].arguments(self.packed, tensors)
 
     @property
     def settings(self) -> dict[str, Any]:

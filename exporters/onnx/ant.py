@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edge_embed.exporters.onnx.method import OnnxMethod
+from edge_embed.exporters.onnx.nodes import ant as nodes
 from edge_embed.ops import ant
 from edge_embed.packed.ant import PackedANT
 
@@ -140,8 +141,6 @@ _NUM_ROWS = """
   num_rows = Sub (num_offsets, one)
 """
 
-_TENSORS = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
-
 
 def _table(
     row_offsets: Any, anchor_ids: Any, weights: Any, weight_scale: Any, anchors: Any, padding_idx: int | None
@@ -152,11 +151,10 @@ def _table(
 
 ANT = OnnxMethod(
     name=PackedANT.method,
-    prefix="ANT",
+    node=nodes.ANT,
     operators=ant.FROZEN,
-    tensors=lambda count: _TENSORS,
-    attribute_names=("format_version", "padding_idx"),
     table=_table,
     body=lambda count: _BODY,
     num_rows=_NUM_ROWS,
 )
+METHODS = (ANT,)

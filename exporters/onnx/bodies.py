@@ -3,15 +3,23 @@
 from collections.abc import Iterable
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.ant import ANT
-from edge_embed.exporters.onnx.dpq import DPQ, SCALED_DPQ
 from edge_embed.exporters.onnx.method import OnnxMethod, OnnxOperator
-from edge_embed.exporters.onnx.tt import ORDERED_TT, TT
+from edge_embed.methods import Collected, Parts
+from edge_embed.ops.operators import TableOperators
 
-METHODS: tuple[OnnxMethod, ...] = (ANT, DPQ, SCALED_DPQ, TT, ORDERED_TT)
-OPERATORS = {operator.op_type: operator for method in METHODS for operator in method.uses}
+METHODS: Parts[tuple[OnnxMethod, ...]] = Parts("onnx")
+OPERATORS: Collected[str, OnnxOperator] = Collected(
+    lambda: (
+        (operator.op_type, operator) for methods in METHODS.values() for method in methods for operator in method.uses
+    )
+)
 
 Body = tuple[OnnxOperator, int]  # a node type, and how many packed tensors its nodes take
+
+
+def method_of(operators: TableOperators) -> OnnxMethod:
+    """The nodes that torch operators over packed tensors become."""
+    return next(operator.method for operator in OPERATORS.values() if operator.method.operators is operators)
 
 
 def needed_bodies(nodes: Iterable[Body]) -> list[Body]:

@@ -36,14 +36,12 @@ from typing import Any
 
 from edge_embed.exporters.onnx import row_scales
 from edge_embed.exporters.onnx.method import Around, OnnxMethod
+from edge_embed.exporters.onnx.nodes import dpq as nodes
 from edge_embed.ops import dpq
 from edge_embed.packed.bits import bits_for
 from edge_embed.packed.dpq import PackedDPQ
 
 FORMAT_VERSION = 1
-
-_TENSORS = ("codes", "values", "value_scales")
-_OWN = ("row_scale_codes", "row_scales")
 
 # B ids; M rows of bytes to decode: all 256 values, or those of the ids
 # bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape in which they
@@ -295,23 +293,16 @@ def _scaled_table(
     return [*tensors, *scales], attributes | {"unused_columns": unused_columns}
 
 
-def _scaled_tensors(count: int) -> tuple[str, ...]:
-    """Those of the plain table, and, where there are more than three, the scales of rows."""
-    return _TENSORS[:count] if count <= len(_TENSORS) else (*_TENSORS[: count - len(_OWN)], *_OWN)
-
-
 def _body(count: int) -> str:
-    if count < len(_TENSORS):
+    if count < len(nodes.TENSORS):
         return _SELECT + _FINISH.format(rows="selected", like="values")
     return _SELECT + _SCALE + _FINISH.format(rows="scaled", like="value_scales")
 
 
 DPQ = OnnxMethod(
     name=PackedDPQ.method,
-    prefix="DPQ",
+    node=nodes.DPQ,
     operators=dpq.FROZEN,
-    tensors=lambda count: _TENSORS[:count],
-    attribute_names=("format_version", "bits", "num_codes", "num_groups", "padding_idx"),
     table=_table,
     body=_body,
     num_rows=_NUM_ROWS,
@@ -320,16 +311,15 @@ DPQ = OnnxMethod(
 )
 SCALED_DPQ = replace(
     DPQ,
-    prefix="DPQScaled",
+    node=nodes.SCALED_DPQ,
     operators=dpq.SCALED,
-    tensors=_scaled_tensors,
-    attribute_names=(*DPQ.attribute_names, "unused_columns"),
     table=_scaled_table,
     remedy="give the rows of all tables scales, or of none, and freeze all with value_type int8, or none",
     around=Around(
         DPQ,
         row_scales.PLAIN_USES,
-        lambda count: count if count <= len(_TENSORS) else count - len(_OWN),
+        lambda count: count if count <= len(nodes.TENSORS) else count - len(nodes.ROW_SCALES),
         row_scales.body,
     ),
 )
+METHODS = (DPQ, SCALED_DPQ)

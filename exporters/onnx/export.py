@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
-from edge_embed.exporters.onnx.bodies import METHODS, OPERATORS, needed_bodies
+from edge_embed.exporters.onnx.bodies import OPERATORS, needed_bodies
 from edge_embed.exporters.onnx.dense_bag import DENSE_BAGS
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
 from edge_embed.exporters.onnx.method import OnnxOperator
@@ -215,7 +215,7 @@ def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None
 
 
 def _translations() -> dict[Any, Callable[..., Any]]:
-    return {method.operators.uses[use.use]: use.translation() for method in METHODS for use in method.uses}
+    return {each.method.operators.uses[each.use]: each.translation() for each in OPERATORS.values()}
 
 
 @contextlib.contextmanager

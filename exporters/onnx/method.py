@@ -17,6 +17,7 @@ from onnxscript import opset18, values
 
 from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MEMORY_BYTES, OPSET
+from edge_embed.exporters.onnx.nodes.schema import USES, NodeSchema
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.form import Use
 
@@ -59,12 +60,10 @@ class OnnxMethod:
 
     Attributes:
         name: the word for the method at every stage.
-        prefix: what the names of its nodes begin with.
+        node: what its nodes look like.
         operators: the torch operators over packed tensors that become nodes.
-        tensors: names of the packed tensors among a node's inputs, from how many there are.
-        attribute_names: names of the integer attributes that describe a table, in order.
-        table: the packed tensors and those attributes, from the table's arguments of ``operators`` (tensors with a
-            ``shape``, then scalars); ``format_version`` is one of the attributes.
+        table: the packed tensors and the attributes that describe a table, from the table's arguments of
+            ``operators`` (tensors with a ``shape``, then scalars).
         body: rows from ids in the textual syntax of ONNX: the nodes of the function ``(ids, <tensors>) => (rows)``,
             from the number of tensors.
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
@@ -74,10 +73,8 @@ class OnnxMethod:
     """
 
     name: str
-    prefix: str
+    node: NodeSchema
     operators: TableOperators
-    tensors: Callable[[int], tuple[str, ...]]
-    attribute_names: tuple[str, ...]
     table: Callable[..., tuple[Sequence[Any], dict[str, int]]]
     body: Callable[[int], str]
     num_rows: str
@@ -95,33 +92,8 @@ class OnnxMethod:
         return [self.operator(use) for use in LEADING]
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What a use adds to the table.
-
-    Attributes:
-        suffix: the end of the name of its nodes.
-        inputs: those before the packed tensors.
-        outputs: their names.
-        attribute_names: those of its own attributes.
-        attributes: their values, from the leading arguments of the torch operator.
-        like: which of all inputs has the type that an optional one has where it is empty.
-    """
-
-    suffix: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attribute_names: tuple[str, ...] = ()
-    attributes: Callable[..., dict[str, int]] = lambda *leading: {}
-    like: int = -1
-
-
-_FORMS: Mapping[Use, _Form] = {
-    "rows": _Form("Embedding", ("ids",), ("rows",)),
-    "bag": _Form("EmbeddingBag", ("ids", "offsets", "sample_weights"), ("bags",), ("mode", "weighted"), bag.attributes),
-    "logits": _Form("Logits", ("hidden",), ("logits",)),
-    "topk": _Form("TopK", ("hidden", "bias"), ("top_values", "top_ids"), ("k", "biased"), topk.attributes, like=0),
-}
+# Values of the attributes of a use, from the leading arguments of the torch operator.
+_ATTRIBUTES: Mapping[Use, Callable[..., dict[str, int]]] = {"bag": bag.attributes, "topk": topk.attributes}
 
 _INDICES = ["tensor(int32)", "tensor(int64)"]
 _STORED = [f"tensor({kind})" for kind in ("float", "float16", "int8", "uint8", "uint16", "uint32", "int32")]
@@ -137,23 +109,23 @@ class OnnxOperator:
     @property
     def op_type(self) -> str:
         """Name of the node, and of the function that holds its body."""
-        return self.method.prefix + _FORMS[self.use].suffix
+        return self.method.node.prefix + USES[self.use].suffix
 
     @property
     def num_leading(self) -> int:
         """Inputs before the packed tensors."""
-        return len(_FORMS[self.use].inputs)
+        return len(USES[self.use].inputs)
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
         """Names of the node's attributes, in order."""
-        return self.method.attribute_names + _FORMS[self.use].attribute_names
+        return self.method.node.attribute_names + USES[self.use].attribute_names
 
     def attributes(self, *arguments: Any) -> dict[str, int]:
         """The node's attributes, from all arguments of the torch operator."""
         leading = len(LEADING[self.use])
         _, table = self.method.table(*arguments[leading:])
-        return table | _FORMS[self.use].attributes(*arguments[:leading])
+        return table | (_ATTRIBUTES[self.use](*arguments[:leading]) if self.use in _ATTRIBUTES else {})
 
     def function(self, count: int, memory_bytes: int | None = None, opset: int = OPSET) -> onnx.FunctionProto:
         """The portable body as a model-local function of the node's own name, for ``count`` packed tensors.
@@ -161,7 +133,7 @@ class OnnxOperator:
         ``memory_bytes`` is what the kernel of a plain node in the body may take, ``opset`` that of the model, of which
         the checker wants no other.
         """
-        form, tensors = _FORMS[self.use], self.method.tensors(count)
+        form, tensors = USES[self.use], self.method.node.tensors(count)
         imports = f'"": {opset}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
         header = f'<domain: "{DOMAIN}", opset_import: [{imports}]>\n{self.op_type} <{", ".join(self.attribute_names)}> '
         signature = f"({', '.join((*form.inputs, *tensors))}) => ({', '.join(form.outputs)})"
@@ -188,10 +160,10 @@ class OnnxOperator:
         if memory_bytes is not None:
             given[MEMORY_BYTES] = str(memory_bytes)
         attributes = ", ".join(f"{name}: int = {value}" for name, value in given.items())
-        node, tensors = f"{DOMAIN}.{operator.op_type} <{attributes}>", operator.method.tensors(inner_count)
+        node, tensors = f"{DOMAIN}.{operator.op_type} <{attributes}>", operator.method.node.tensors(inner_count)
         around = self.method.around
         if around is not None and self.use in around.uses:
-            return around.body(self.use, node, tensors, self.method.tensors(count)[inner_count:])
+            return around.body(self.use, node, tensors, self.method.node.tensors(count)[inner_count:])
         if self.use == "bag":
             return bag.body(node, tensors)
         head = topk.body if self.use == "topk" else logits.body
@@ -204,7 +176,7 @@ class OnnxOperator:
             leading = len(LEADING[self.use])
             tensors, _ = self.method.table(*arguments[leading:])
             inputs = [*arguments[: self.num_leading], *tensors]
-            like = inputs[_FORMS[self.use].like]
+            like = inputs[0 if self.use == "topk" else -1]  # has the type of an optional input where that is empty
             given = [_empty(like) if value is None else value for value in inputs]
             if self.use == "bag":
                 given[2] = _weights(given[2], tensors)
@@ -213,9 +185,9 @@ class OnnxOperator:
         return translate
 
     def _node(self, count: int) -> values.Op:
-        form, formal = _FORMS[self.use], OpSchema.FormalParameter
+        form, formal = USES[self.use], OpSchema.FormalParameter
         kinds = {"ids": _INDICES, "offsets": ["tensor(int64)"]}
-        inputs = (*form.inputs, *self.method.tensors(count))
+        inputs = (*form.inputs, *self.method.node.tensors(count))
         schema = OpSchema(
             self.op_type,
             DOMAIN,

@@ -16,6 +16,7 @@ from typing import Any
 
 from edge_embed.exporters.onnx import row_order
 from edge_embed.exporters.onnx.method import Around, OnnxMethod
+from edge_embed.exporters.onnx.nodes import tt as nodes
 from edge_embed.ops import tt
 from edge_embed.packed.tt import PackedTT
 
@@ -114,10 +115,6 @@ def _body(count: int) -> str:
     return "".join([_DIGITS, *digits, _FIRST, *steps, _LAST.format(last=count - 1)])
 
 
-def _core_names(count: int) -> tuple[str, ...]:
-    return tuple(f"core_{k}" for k in range(count))
-
-
 def _table(cores: Sequence[Any], num_embeddings: int, padding_idx: int | None) -> tuple[Sequence[Any], dict[str, int]]:
     return list(cores), {
         "format_version": FORMAT_VERSION,
@@ -128,10 +125,8 @@ def _table(cores: Sequence[Any], num_embeddings: int, padding_idx: int | None) -
 
 TT = OnnxMethod(
     name=PackedTT.method,
-    prefix="TT",
+    node=nodes.TT,
     operators=tt.TT,
-    tensors=_core_names,
-    attribute_names=("format_version", "num_embeddings", "padding_idx"),
     table=_table,
     body=_body,
     parts="cores",
@@ -140,9 +135,9 @@ TT = OnnxMethod(
 )
 ORDERED_TT = replace(
     TT,
-    prefix="TTOrdered",
+    node=nodes.ORDERED_TT,
     operators=tt.ORDERED,
-    tensors=lambda count: (*_core_names(count - 1), "row_order"),
     table=lambda cores, row_order, *scalars: _table([*cores, row_order], *scalars),
     around=Around(TT, row_order.PLAIN_USES, lambda count: count - 1, row_order.body),
 )
+METHODS = (TT, ORDERED_TT)

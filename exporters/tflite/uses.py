@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite import bag, heads
-from edge_embed.exporters.tflite.ant import ANT
-from edge_embed.exporters.tflite.dpq import DPQ
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.exporters.tflite.stored_table import StoredTable
-from edge_embed.exporters.tflite.tt import TT
+from edge_embed.methods import Parts
 from edge_embed.ops.operators import LEADING
 from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.manifest import TableEntry, located
 
-METHODS: Mapping[str, TfliteMethod] = {method.name: method for method in (ANT, DPQ, TT)}
+METHODS: Parts[TfliteMethod] = Parts("tflite")
 
 
 @dataclass(frozen=True)

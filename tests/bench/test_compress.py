@@ -17,7 +17,7 @@ from edge_embed.bench import compress as measuring
 from edge_embed.bench.compress import bench_compress
 from edge_embed.bench.compress_grid import CompressGrid
 from edge_embed.bench.compress_tables import random_subject
-from edge_embed.bench.compressors import TASKS, Case
+from edge_embed.bench.compressors import METHODS, Case
 from edge_embed.cli import main
 from edge_embed.compression.setting import Setting
 from edge_embed.validation.timing import Times
@@ -27,7 +27,7 @@ for module in ("faiss", "scipy", "sklearn", "tensorly", "threadpoolctl"):
 
 # Of this rank the cores of TT have ranks 10 and 12.
 TINY = CompressGrid(
-    tuple(TASKS), rows=(300,), dim=(16,), codes=(16,), anchors=(10,), nonzeros=(2,), rank=(12,), rounds=2
+    tuple(METHODS), rows=(300,), dim=(16,), codes=(16,), anchors=(10,), nonzeros=(2,), rank=(12,), rounds=2
 )
 SIZES = "--rows 300 --dim 16 --codes 16 --rank 3 --rounds 2".split()
 

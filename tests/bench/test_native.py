@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_embed.bench import native, tables
+from edge_embed.bench import ant, dpq, native, tt
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.runtime import library
 
@@ -37,9 +37,9 @@ def test_rows_are_copied_one_call_after_the_other(n, dim, calls, batch):
 @pytest.mark.parametrize(
     "packed",
     [
-        tables.dpq(np.random.default_rng(0), 50, 12, 5, 4),
-        tables.ant(np.random.default_rng(0), 50, 12, 300, 4),
-        tables.tt(np.random.default_rng(0), 50, 12, 3),
+        dpq.random_table(np.random.default_rng(0), 50, 12, 5, 4),
+        ant.random_table(np.random.default_rng(0), 50, 12, 300, 4),
+        tt.random_table(np.random.default_rng(0), 50, 12, 3),
     ],
     ids=lambda packed: packed.method,
 )
@@ -54,7 +54,7 @@ def test_a_status_of_a_kernel_becomes_an_error(packed):
 
 @pytest.mark.parametrize("memory_bytes", [0, 100, 1 << 20])
 def test_cores_are_multiplied_within_the_memory_that_is_given(memory_bytes):
-    packed = tables.tt(np.random.default_rng(0), 50, 12, 3)
+    packed = tt.random_table(np.random.default_rng(0), 50, 12, 3)
     ids, rows = np.arange(50).reshape(2, 25), np.empty((25, 12), np.float32)
     native.Gather(packed, memory_bytes)(ids, rows)
     assert_as_precise_as_promised(packed, ids[-1], rows, units=8)  # and as much for the cores

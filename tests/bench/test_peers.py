@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_embed.bench import tables
+from edge_embed.bench import ant, dpq, tables, tt
 from edge_embed.bench.peers.faiss_pq import PEERS as FAISS
 from edge_embed.bench.peers.listed import OURS, PEERS
 from edge_embed.bench.peers.scipy_csr import PEERS as SCIPY
@@ -16,9 +16,9 @@ from edge_embed.bench.uses import USES, Bag, TopK
 
 ROWS, DIM, BATCH = 300, 64, 24
 TABLES = {
-    "dpq": tables.dpq(np.random.default_rng(0), ROWS, DIM, 16, 16),
-    "ant": tables.ant(np.random.default_rng(0), ROWS, DIM, 20, 5),
-    "tt": tables.tt(np.random.default_rng(0), ROWS, DIM, 4),
+    "dpq": dpq.random_table(np.random.default_rng(0), ROWS, DIM, 16, 16),
+    "ant": ant.random_table(np.random.default_rng(0), ROWS, DIM, 20, 5),
+    "tt": tt.random_table(np.random.default_rng(0), ROWS, DIM, 4),
 }
 TABLES["ordered tt"] = replace(TABLES["tt"], row_order=np.arange(ROWS, dtype=np.int32)[::-1].copy())
 # Of those that round: a few times half a step of their weights, over the largest of some hundred sums.
@@ -117,7 +117,7 @@ def test_every_use_of_every_method_has_peers_of_other_libraries():
 @settings(max_examples=15)
 @given(codes=st.integers(2, 300), groups=st.integers(1, 9), width=st.integers(1, 5))
 def test_faiss_reads_codes_of_any_width(codes, groups, width):
-    packed = tables.dpq(np.random.default_rng(codes), 40, groups * width, codes, groups)
+    packed = dpq.random_table(np.random.default_rng(codes), 40, groups * width, codes, groups)
     packed.check_codes()
     assert error_of(FAISS[0], packed, USES["rows"]) == 0
 
@@ -126,7 +126,7 @@ def test_faiss_reads_codes_of_any_width(codes, groups, width):
 @given(anchors=st.integers(1, 300), data=st.data())
 def test_rows_of_ant_have_as_many_weights_as_asked_for(anchors, data):
     nonzeros = data.draw(st.integers(1, anchors))
-    packed = tables.ant(np.random.default_rng(anchors), 30, 3, anchors, nonzeros)  # refuses ids that do not rise
+    packed = ant.random_table(np.random.default_rng(anchors), 30, 3, anchors, nonzeros)  # refuses ids that do not rise
     assert set(np.diff(packed.row_offsets)) == {nonzeros}
 
 

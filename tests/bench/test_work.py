@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from edge_embed.bench import tables
+from edge_embed.bench import ant, dpq, tt
 from edge_embed.bench.uses import USES, TopK
 from edge_embed.bench.work import work
 
 RANDOM = np.random.default_rng(0)
-DPQ = tables.dpq(RANDOM, 100, 24, 16, 6)
-ANT = tables.ant(RANDOM, 100, 24, 9, 4)
-TT = tables.tt(RANDOM, 60, 24, 3)
+DPQ = dpq.random_table(RANDOM, 100, 24, 16, 6)
+ANT = ant.random_table(RANDOM, 100, 24, 9, 4)
+TT = tt.random_table(RANDOM, 60, 24, 3)
 
 
 def counted_chain(packed, row):
@@ -58,6 +58,6 @@ def test_the_largest_logits_are_found_by_a_comparison_each_and_not_stored():
 
 
 def test_logits_of_few_states_take_fewer_than_dense_ones():
-    large = tables.tt(RANDOM, 8000, 64, 4)
+    large = tt.random_table(RANDOM, 8000, 64, 4)
     assert work(large, USES["logits"], 1).operations < 2 * 8000 * 64
     assert work(DPQ, USES["logits"], 1).operations == 2 * 16 * 24 + 100 * 6

@@ -10,7 +10,6 @@ from edge_embed.bench import native
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, Results
-from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.validation.timing import Feeds
 
 Call = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
@@ -65,7 +64,7 @@ class _Reading:
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     packed = table.packed
-    if isinstance(packed, PackedDPQ) and not packed.shape.is_plain:
+    if not native.KERNELS[packed.method].takes(packed.shape):
         raise LeftOutError("no kernel has scales of rows: nodes around the plain one do that part")
     kernel = native.Gather(packed, table.memory_bytes or 0)
     return partial(_NativeCalls, kernel, packed.embedding_dim, row_order=packed.tensors().get("row_order"))

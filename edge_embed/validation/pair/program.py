@@ -107,7 +107,7 @@ def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -
     graph, weights, results = fx.Graph(), dict[str, Tensor](), []
     for number, (name, use) in enumerate(dict.fromkeys(uses)):
         packed = tables[name].plain
-        (method,) = (method for method in METHODS if method.name == packed.method)
+        method = METHODS[packed.method]
         weights |= {f"{name}.{tensor}": torch.from_numpy(np.array(value)) for tensor, value in packed.tensors().items()}
         leading = graph.placeholder(f"input_{number}")
         tensors = [graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]

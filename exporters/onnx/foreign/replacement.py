@@ -21,7 +21,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from edge_embed.compression.fitted import ROTATION, Stored
-from edge_embed.exporters.onnx.bodies import METHODS
+from edge_embed.exporters.onnx.bodies import method_of
 from edge_embed.exporters.onnx.foreign.names import Names
 from edge_embed.exporters.onnx.foreign.products import product_of
 from edge_embed.exporters.onnx.foreign.tables import OnnxTable
@@ -64,8 +64,8 @@ class Replacement:
         self._names, self._table, self._name = names, table, name
         packed = self._packed = stored.plain
         self._rotation = stored.rotation
-        (method,) = (method for method in LOWERED if method.name == packed.method)
-        (self._method,) = (one for one in METHODS if one.operators is method.operators(packed))
+        method = LOWERED[packed.method]
+        self._method = method_of(method.operators(packed))
         tensors: list[Any] = [_Tensor(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
         inputs, attributes = self._method.table(*method.arguments(packed, tensors))
         self._attributes: dict[str, Any] = attributes

@@ -1,0 +1,35 @@
+"""DPQ, codes of groups of columns: as it is learned, and as k-means (dpq), after a rotation (opq), rounding (rows)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from edge_embed.methods.registry import Method
+from edge_embed.methods.words import Words
+
+
+def _layout(values: Mapping[str, Any]) -> str:
+    shared = ", shared" if values["share_subspaces"] else ""
+    scales = f", {values['num_row_scales']} row scales" if "num_row_scales" in values else ""
+    return f"K={values['num_codes']} D={values['num_groups']} {values['bits']} bit{shared}{scales}"
+
+
+DPQ = Method(
+    "dpq",
+    {
+        "packed": "edge_embed.packed.dpq:PackedDPQ",
+        "operators": "edge_embed.ops.dpq:FORMS",
+        "lowering": "edge_embed.lowering.dpq:DPQ",
+        "nodes": "edge_embed.exporters.onnx.nodes.dpq:NODES",
+        "onnx": "edge_embed.exporters.onnx.dpq:METHODS",
+        "tflite": "edge_embed.exporters.tflite.dpq:DPQ",
+        "validation": "edge_embed.validation.dpq:DPQ",
+        "inspection": "edge_embed.inspection.dpq:FORMS",
+        "fitting": "edge_embed.compression.dpq:DPQ",
+        "bench": "edge_embed.bench.dpq:DPQ",
+        "kernels": "edge_embed.bench.dpq:KERNEL",
+        "compress_bench": "edge_embed.bench.compressors:DPQ",
+    },
+    Words("product-quantised", _layout, "codes", "values", "value", "use fewer codes"),
+)
+OPQ = Method("opq", {"fitting": "edge_embed.compression.opq:OPQ"})
+ROWS = Method("rows", {"fitting": "edge_embed.compression.rows:ROWS"})

@@ -1,0 +1,26 @@
+"""Words of reports about the tables of a method."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a report speaks of a table.
+
+    Attributes:
+        kind: of table, after "a table that is": ``product-quantised``.
+        layout: the sizes of a packed form in a few letters, from its attributes.
+        selects: the stored numbers that tell rows apart.
+        made_of: the stored numbers that rows are made of.
+        begin: how the names of the tensors begin that hold those.
+        smaller: how a user gets a smaller table.
+    """
+
+    kind: str
+    layout: Callable[[Mapping[str, Any]], str]
+    selects: str
+    made_of: str
+    begin: str
+    smaller: str
