@@ -15,8 +15,10 @@ import onnxruntime as ort
 from onnx import GraphProto, TensorProto
 
 from edge_embed.errors import one_line
+from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.model_file import expected_bytes
 from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.methods import Parts
 from edge_embed.report.results import Check, LoadedSize
 from edge_embed.validation import paths
 from edge_embed.validation.exported import ExportedModel, nodes_inside
@@ -87,6 +89,9 @@ def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
     name = "the kernel runs with the library, the body without"
     if reason := paths.missing_library():
         return Check(name, "not run", reason)
+    methods = {OPERATORS[node.op_type].method.name for node in exported.nodes if node.op_type in OPERATORS}
+    if bare := sorted(methods - set(Parts("kernels"))):
+        return Check(name, "not run", f"{', '.join(bare)}: there is no kernel, the body runs with the library too")
     expected = len(exported.nodes)
     # A branch that is never taken goes with its nodes.
     least = exported.num_outer_nodes or min(1, expected)
