@@ -17,8 +17,8 @@ from edge_embed.exporters.onnx.nodes.schema import Attributes, NodeSchema, Specs
 from edge_embed.inspection.table_forms import Forms, TableForm
 from edge_embed.lowering.method import Method as LoweringMethod
 from edge_embed.methods import Method, Words
-from edge_embed.ops.operators import define, finish_rows
 from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
 from edge_embed.packed.form import PackedTable, TensorSpec, Use
 from edge_embed.packed.ids import checked_ids
 from edge_embed.validation.method import ValidationMethod
@@ -167,13 +167,15 @@ ONNX = (
         node=NODE,
         operators=FORM,
         table=_table,
-        body=lambda count: f"""{_NUM_ROWS}
+        body=lambda count: (
+            f"""{_NUM_ROWS}
   zero = Constant <value_int: int = 0> ()
   wide_ids = Cast <to: int = 7> (ids)
   is_negative = Less (wide_ids, zero)
   refused = Where (is_negative, num_rows, wide_ids)
   rows = Gather <axis: int = 0> (stored, refused)
-""",
+"""
+        ),
         num_rows=_NUM_ROWS,
     ),
 )
