@@ -18,7 +18,7 @@ from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
 from edge_embed.packed.file import load_tables
-from edge_embed.packed.form import Packed
+from edge_embed.packed.form import Packed, TableShape
 from edge_embed.packed.manifest import located
 from edge_embed.packed.methods import METHODS
 from edge_embed.validation.exported import ExportedModel
@@ -57,7 +57,7 @@ def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[Subject]:
         with located(f"{path}: table {name!r:.80}"):
             for use in uses:
                 check_use(use, table.num_embeddings)
-        found.append(Subject(name, table.method, partial(_same, table), _possible(uses, table.shape)))
+        found.append(Subject(name, table.method, partial(_same, table), _possible(uses, table.method, table.shape)))
     return found
 
 
@@ -85,13 +85,13 @@ def _of_model(path: Path) -> list[Subject]:
             uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
             limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
             make = partial(_packed, exported, table)
-            found.append(Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table), limit))
+            found.append(Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table.method, table.shape), limit))
     return found
 
 
-def _possible(uses: tuple[BenchUse, ...], table: OnnxTable) -> tuple[BenchUse, ...]:
+def _possible(uses: tuple[BenchUse, ...], method: str, shape: TableShape | None) -> tuple[BenchUse, ...]:
     """Those without the call of a kernel, if none has rows of the table."""
-    has_kernel = table.shape is None or KERNELS[table.method].takes(table.shape)
+    has_kernel = shape is None or (method in KERNELS and KERNELS[method].takes(shape))
     return tuple(use for use in uses if has_kernel or use.name != "kernel")
 
 

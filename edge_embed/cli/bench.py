@@ -12,8 +12,8 @@ from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.errors import BadInputError
 from edge_embed.methods import Parts
 
-_RANDOM = Parts("bench")
-_COMPARED = [name for name in Parts("compress_bench") if name not in _RANDOM]
+_RANDOM = list(Parts[object]("bench"))
+_COMPARED = [name for name in Parts[object]("compress_bench") if name not in _RANDOM]
 
 
 def _list_option(name: str, text: str) -> Callable[[Command], Command]:
