@@ -85,7 +85,9 @@ def _of_model(path: Path) -> list[Subject]:
             uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
             limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
             make = partial(_packed, exported, table)
-            found.append(Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table.method, table.shape), limit))
+            found.append(
+                Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table.method, table.shape), limit)
+            )
     return found
 
 
