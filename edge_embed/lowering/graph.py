@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from edge_embed.compression.found import too_small
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.ant import ANT
 from edge_embed.lowering.dpq import DPQ
@@ -178,7 +179,9 @@ class _Lowering:
         return name
 
     def _leave(self, table: UsedTable) -> None:
-        reason = "a dense table: compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        small = too_small(table.name, table.weight, self._source.numbers)
+        remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        reason = f"a dense table: {small or remedy}"
         self._count(TableReport(table.name, "dense", *table.size, False, reason))
 
     def _count(self, report: TableReport) -> None:
