@@ -114,7 +114,8 @@ class UsedTables:
         return (
             f"there is no dense one that rows are looked up of. The largest weights, and what takes them: "
             f"{'; '.join(shown)}. Rows are looked up by {_LOOKUPS}, of a weight or of what is computed from weights "
-            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that (--module NAME)"
+            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that "
+            "(--module NAME)"
         )
 
     def _weights(self) -> Iterator[fx.Node]:
