@@ -10,7 +10,7 @@ import click
 from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
-from edge_embed.cli.output import Command, Output, output_options
+from edge_embed.cli.output import Command, Output, check_places, output_options
 from edge_embed.cli.torchrun import shared_group
 from edge_embed.errors import BadInputError, EdgeEmbedError
 
@@ -103,11 +103,15 @@ def compress(
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
-    from edge_embed.files import check_once
+    from edge_embed.files import check_folder, check_once
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
+    if group is None:  # of several processes the first writes, and tells the others
+        check_places([given["output"]], force=force)
+        if given["checkpoint"] is not None:
+            check_folder(given["checkpoint"], given["checkpoint"])
     drawn = plot if Processes(group).is_first else None
     with (
         _telling_what_is_kept(given["checkpoint"], kept),
