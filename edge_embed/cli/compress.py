@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from edge_embed.report.compressed import CompressReport
 
 _LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
+_WIDEST = 8  # bytes of a number that torch has
 _SIZES = {
     "num_codes": "dpq, opq: codes K of a group.",
     "num_groups": "dpq, opq: groups D, which divide the columns.",
@@ -175,8 +176,11 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
             raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
             found = read_array(Path(file))
-            counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
-        except (BadInputError, TypeError, ValueError) as error:  # torch has not all types of numpy
+        except BadInputError as error:
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
+        if found.dtype.kind not in "biuf" or found.dtype.itemsize > _WIDEST:
+            expected = "expected numbers >= 0 [n]: how often each row of the table comes up"
+            raise click.BadParameter(f"{file}: got {found.dtype} {[*found.shape]}, {expected}", param_hint="--counts")
+        counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
     return counts

@@ -191,7 +191,7 @@ class _Lowering:
     def _table_name(self, arguments: tuple[Any, ...]) -> str:
         weights: list[fx.Node] = []
         fx.node.map_arg(arguments, weights.append)
-        name = unique = owner_of(_target(weights[0]))
+        name = unique = owner_of(_target(weights[0])).replace("/", ".")  # which no name of a packed table has
         while unique in self._packed:  # the same weights with another padding row are another table
             unique = f"{name}_{len(self._packed)}"
         return unique

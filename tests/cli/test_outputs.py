@@ -51,8 +51,7 @@ def test_output_that_cannot_be_is_refused_before_the_work(command, files, tmp_pa
     places = [tmp_path / "file" / f"out{suffix}"]
     places += [Path(f"/{name}/out{suffix}") for name in ("proc", "sys") if Path(f"/{name}").is_dir()]
     for place in places:
-        place = place.parent if command.startswith("bench") else place
-        result = CliRunner().invoke(main, [*given, str(place)])
+        result = CliRunner().invoke(main, [*given, str(place.parent if command.startswith("bench") else place)])
         assert result.exit_code in (1, 2), (place, result.exception, result.output)
         assert "cannot be written" in result.stderr or "is a file" in result.stderr, (place, result.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -62,7 +61,7 @@ def test_folder_in_which_nothing_can_be_made_is_refused_by_the_python_functions(
     if not Path("/proc/self").is_dir():
         pytest.skip("/proc is not there")
     linear = nn.Linear(2, 2)
-    with pytest.raises(edge_embed.OutputError, match="/proc/model.pt: cannot be written: .*; choose"):
+    with pytest.raises(edge_embed.OutputError, match=r"/proc/model.pt: cannot be written: .*; choose"):
         edge_embed.save(linear, "/proc/model.pt", torch.zeros(1, 2))
-    with pytest.raises(edge_embed.OutputError, match="/proc/model.onnx: cannot be written: .*; choose"):
+    with pytest.raises(edge_embed.OutputError, match=r"/proc/model.onnx: cannot be written: .*; choose"):
         edge_embed.export(files["model"], "onnx", "/proc/model.onnx")
