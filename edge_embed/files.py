@@ -132,6 +132,9 @@ def check_target(target: Path, force: bool) -> None:
     if target.name == "-":
         raise BadInputError(f"{target}: nothing is written to standard output: expected the path of a file")
     if not target.parent.is_dir():
+        there = _nearest(target.parent)
+        if not there.is_dir():
+            raise BadInputError(f"{target}: {there} is a file, no existing directory; choose another path")
         raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
     if target.is_dir():
         raise BadInputError(f"{target}: is a directory, expected a file name; add one to the path")
@@ -169,11 +172,32 @@ def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], forc
     if not outputs[0].name:
         raise BadInputError(f"{str(outputs[0])!r}: is no name of a file: add one to the path")
     keep_inputs(outputs, inputs)
-    check_target(outputs[0], force)
     parent = outputs[0].absolute().parent
     with output_errors(outputs[0], within=parent):
-        if not os.access(parent, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
+        check_target(outputs[0], force)
+    check_folder(parent, outputs[0])
+
+
+def check_folder(folder: Path, target: Path) -> None:
+    """Refuse a folder in which nothing can be made, such as those of /proc: only trying it tells, root above all.
+
+    Args:
+        folder: it may not be there yet: then the nearest one that is above it counts.
+        target: what is to be written there.
+
+    Raises:
+        OutputError: nothing can be made there.
+    """
+    there = _nearest(folder.absolute())
+    with output_errors(target, within=there):
+        made = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=there))
+        _note(made)
+        made.rmdir()
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there; a file where one is in its place."""
+    return next(path for path in (folder, *folder.parents) if os.path.lexists(path))
 
 
 def check_name(output: Path, suffix: str) -> None:

@@ -14,7 +14,7 @@ from edge_embed.compression.job import Job
 from edge_embed.compression.kept import Kept
 from edge_embed.compression.plan import Plan
 from edge_embed.compression.processes import Processes
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.exporters.exported import ExportedFile, keep_unopened
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.foreign.compress import compress_onnx
@@ -308,15 +308,18 @@ def compress(
                 raise BadInputError(f"output: got none for {model}: give the path to write")
             target = "onnx" if in_place is compress_onnx else "tflite"
             check_name(Path(output), f".{target}")
+            processes.first(lambda: check_output([Path(output)], [model], force))
             opening = Opening(target, Path(output), Path(model))
             written = in_place(Path(model), job, Path(output), force, opening if open else keep_unopened)
             opened = processes.same(lambda: opening.opened)
             return written._replace(report=replace(written.report, opened=opened))
+        if output is not None:
+            check_name(Path(output), ".pt")
+            processes.first(lambda: check_output([Path(output)], _paths(model), force))
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)
-        check_name(Path(output), ".pt")
-        processes.first(lambda: check_output([Path(output)], [program.source], force))
+        processes.first(lambda: keep_inputs([Path(output)], [program.source]))
         compressed = compress_program(program, job)
         rewritten = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
         return compressed if rewritten is None else compressed._replace(model=rewritten)
@@ -366,10 +369,17 @@ def _runnable(
     return in_float32(model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes))
 
 
+def _paths(*inputs: object) -> list[StrPath]:
+    """Those that are paths: of files that a command reads."""
+    return [path for path in inputs if isinstance(path, str | PathLike)]
+
+
 def check_target(target: str, options: Iterable[str] = ()) -> None:
     """Raise `BadInputError` for a target that is not known, and name those that are, or that has not an option."""
     if target not in TARGETS:
-        raise BadInputError(f"unknown target {target!r}: expected one of {', '.join(sorted(TARGETS))}")
+        raise BadInputError(
+            f"unknown target {target!r}: {suggested(str(target), TARGETS)}expected one of {', '.join(sorted(TARGETS))}"
+        )
     for option in options:
         if option not in TARGETS[target][1]:
             (owner,) = (name for name, (_, names) in TARGETS.items() if option in names)
@@ -437,9 +447,9 @@ def export(
     output = checked_path("output", output)
     if tokenizer is not None:
         tokenizer = checked_path("tokenizer", tokenizer)
+    check_output([Path(output)], [*_paths(model), tokenizer], force)
     program = _runnable(model, example_inputs, dynamic_shapes)
-    check_output([Path(output)], [program.source, tokenizer], force)
-    keep_inputs([weights_file(Path(output))], [program.source, tokenizer])
+    keep_inputs([Path(output), weights_file(Path(output))], [program.source, tokenizer])
     checked = None
     if tokenizer is not None:
         chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
@@ -560,6 +570,8 @@ def validate(
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
     exported = checked_path("exported", exported)
     check_runtime_file(exported)
+    for saved in filter(None, (options.save_inputs, options.save_worst)):
+        check_output([saved], [*_paths(model), exported, options.inputs, options.tokenizer], options.force)
     with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
         keep_inputs(
             (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
@@ -649,7 +661,9 @@ def check(
         raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
-    inputs = [path for path in read if isinstance(path, str | PathLike)]
+    inputs = _paths(*read)
+    if accept and earlier is not None:
+        check_output([earlier], [], force=True)
     places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
     with (
         limit_steps(limits.targets.time_limit),

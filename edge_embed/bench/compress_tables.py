@@ -45,8 +45,7 @@ def subjects_of(program: Program, names: Sequence[str] = ()) -> list[DenseSubjec
     Raises:
         BadInputError: if there is none, or no table of a name.
     """
-    numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
-    wanted = [table for table in chosen(program_tables(program, names), names, numbers) if not table.reason]
+    wanted = [table for table in chosen(program_tables(program, names), names, program.numbers) if not table.reason]
     return [DenseSubject(table.name, table_size(table.weight), partial(_float32, table.weight)) for table in wanted]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from edge_embed.bench.method import BenchMethod
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheState, Logits, TopK, check_use
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.methods import Parts
 from edge_embed.packed.form import Packed, Use
@@ -102,7 +102,8 @@ class Grid:
         for name, known in _WORDS.items():
             for word in getattr(self, name):
                 if word not in known:
-                    raise BadInputError(f"{name}: got {word!r:.80}, expected some of {', '.join(known)}")
+                    hint = suggested(str(word), known)
+                    raise BadInputError(f"{name}: got {word!r:.80}, {hint}expected some of {', '.join(known)}")
         for name in (*_SIZES, "batch"):
             for number in getattr(self, name):
                 check_count(name, number)

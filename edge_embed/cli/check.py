@@ -8,7 +8,7 @@ import click
 
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, importing_from, model_options
-from edge_embed.cli.output import Output, output_options
+from edge_embed.cli.output import Output, check_places, output_options
 from edge_embed.steps import limit_steps
 
 
@@ -53,6 +53,9 @@ def check(
 
     limits = Budget() if budget is None else read_budget(budget)
     source = model or limits.model
+    check_places([files[name] for name in ("output", "junit", "markdown", "html")], force=files["force"])
+    if files["accept"]:
+        check_places([files["baseline"] or limits.baseline], force=True)
     with (
         out.progress() as progress,
         importing_from(Path.cwd()) if limits.metric else nullcontext(),

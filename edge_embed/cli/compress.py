@@ -10,7 +10,7 @@ import click
 from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
-from edge_embed.cli.output import Command, Output, output_options
+from edge_embed.cli.output import Command, Output, check_places, output_options
 from edge_embed.cli.torchrun import shared_group
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.methods import Parts
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from edge_embed.report.compressed import CompressReport
 
 _LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
+_WIDEST = 8  # bytes of a number that torch has
 _SIZES = {
     "num_codes": "dpq, opq: codes K of a group.",
     "num_groups": "dpq, opq: groups D, which divide the columns.",
@@ -104,11 +105,15 @@ def compress(
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.compression.processes import Processes
-    from edge_embed.files import check_once
+    from edge_embed.files import check_folder, check_once
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
+    if group is None:  # of several processes the first writes, and tells the others
+        check_places([given["output"]], force=force)
+        if given["checkpoint"] is not None:
+            check_folder(given["checkpoint"], given["checkpoint"])
     drawn = plot if Processes(group).is_first else None
     with (
         _telling_what_is_kept(given["checkpoint"], kept),
@@ -172,8 +177,11 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
             raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
         try:
             found = read_array(Path(file))
-            counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
-        except (BadInputError, TypeError, ValueError) as error:  # torch has not all types of numpy
+        except BadInputError as error:
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
+        if found.dtype.kind not in "biuf" or found.dtype.itemsize > _WIDEST:
+            expected = "expected numbers >= 0 [n]: how often each row of the table comes up"
+            raise click.BadParameter(f"{file}: got {found.dtype} {[*found.shape]}, {expected}", param_hint="--counts")
+        counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
     return counts

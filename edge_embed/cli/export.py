@@ -7,7 +7,7 @@ import click
 
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
-from edge_embed.cli.output import Output, output_options
+from edge_embed.cli.output import Output, check_places, output_options
 
 
 @click.command(
@@ -72,8 +72,9 @@ def export(
     workflow.check_target(target)
     if output is None and model.name in ("", ".."):
         raise click.UsageError(f"{model}: gives the file to write no name: say it, --output FILE.{target}")
+    place = output or model.with_suffix(f".{target}")
+    check_places([place], force=options["force"])
     with out.progress() as progress:
-        place = output or model.with_suffix(f".{target}")
         sizes = _sizes(tflite_sizes) or None
         chosen = {"tflite_sizes": sizes, "open": not no_open, **options}
         report = workflow.export(load(model), target, place, **chosen, progress=progress)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from edge_embed.cli.spelling import spelled
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
@@ -34,7 +35,8 @@ class Commands(click.Group):
         try:
             return super().invoke(context)
         except EdgeEmbedError as error:
-            context.exit(tell_error(str(error), as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
+            message = spelled(str(error), self.commands[context.invoked_subcommand or ""])
+            context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
         except click.ClickException as error:
             vars(error)["message"] = _on_a_line(error.message)  # which type checkers take for final
             raise

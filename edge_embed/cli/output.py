@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from edge_embed.files import check_output
 from edge_embed.report.bars import bars
 from edge_embed.report.shown import AS_IT_IS, FILE_WIDTH, Shown
 from edge_embed.report.words import plain
@@ -48,6 +50,13 @@ class Output:
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None]]:
         """Bars on stderr, one per table or step."""
         return bars(self.quiet)
+
+
+def check_places(places: Iterable[Path | None], *, force: bool) -> None:
+    """Refuse outputs that cannot be before a model is loaded, which may take minutes."""
+    for place in places:
+        if place is not None:
+            check_output([place], [], force)
 
 
 def output_options(command: Command) -> Command:

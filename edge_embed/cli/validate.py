@@ -8,7 +8,7 @@ import click
 from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
 from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
-from edge_embed.cli.output import Output, output_options
+from edge_embed.cli.output import Output, check_places, output_options
 from edge_embed.steps import limit_steps
 
 
@@ -82,6 +82,7 @@ def validate(
     if options.save_inputs is not None:
         lost = f"no report was written; the inputs, if they were drawn, are in {options.save_inputs}"
         click.get_current_context().meta[LOST] = lost
+    check_places([options.save_inputs, options.save_worst], force=options.force)
     places, keep = {"markdown": markdown, "html": html}, (model, exported, options.inputs, options.tokenizer)
     with (
         out.progress() as progress,

@@ -27,6 +27,8 @@ class FoundTable:
         reason: why it stays as it is; empty if it need not.
         rotates: what becomes of a rotation of its rows: a product beside each use, or a part of the weight of the layer
             that alone takes them; never where a bag takes their largest numbers.
+        held_bytes: of the table in the model, where they are others than those of its numbers.
+        is_output: whether it is an output layer of which no rows are looked up: told of, and left unless it is named.
     """
 
     name: str
@@ -37,6 +39,7 @@ class FoundTable:
     reason: str = ""
     rotates: Rotates = "beside"
     held_bytes: int | None = field(default=None, kw_only=True)
+    is_output: bool = field(default=False, kw_only=True)
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +61,7 @@ def chosen(
     Args:
         tables: all that were found.
         names: of those that are wanted, linear layers too. Without any, all tables that rows are looked up of and that
-            hold a twentieth of the model.
+            hold a twentieth of the model; output layers are told of, and left.
         numbers: of the whole model.
         without: what there is instead, of a model without a table.
 
@@ -67,18 +70,32 @@ def chosen(
     """
     by_name = {table.name: table for table in tables}
     shown = "there are " + (
-        ", ".join(repr(name) for name, table in by_name.items() if table.looks_up) or f"none: {without}"
+        ", ".join(repr(name) for name, table in by_name.items() if table.looks_up or table.is_output)
+        or f"none: {without}"
     )
     for name in names:
         if name not in by_name:
             raise BadInputError(f"got {name!r:.200}, expected the name of a table: {suggested(name, by_name)}{shown}")
         if by_name[name].reason:
             raise BadInputError(f"{name}: cannot be compressed: {by_name[name].reason}")
-    wanted = [_judged(table, names, numbers) for table in by_name.values() if table.looks_up or table.name in names]
+    told = [table for table in by_name.values() if table.looks_up or table.is_output or table.name in names]
+    wanted = [_judged(table, names, numbers) for table in told]
     if all(table.reason for table in wanted):
-        reasons = "; ".join(f"{table.name}: {table.reason}" for table in wanted)
-        raise BadInputError(f"the model has no table to compress: {reasons or without}")
+        reasons = [f"{table.name}: {table.reason}" for table in wanted]
+        reasons += [] if any(table.looks_up for table in told) else [without]
+        raise BadInputError(f"the model has no table to compress: {'; '.join(reasons)}")
     return wanted
+
+
+def too_small(name: str, weight: Tensor, numbers: int) -> str:
+    """Why a table stays unless it is named: it is a small part of a model of so many numbers; empty if it is none."""
+    share = weight.numel() / max(1, numbers)
+    return "" if share >= WORTH else f"{share:.1%} of the model: {named(name)}"
+
+
+def named(name: str) -> str:
+    """How a table is compressed that is left unless it is named."""
+    return f"give its name to compress it (--module {name})"
 
 
 def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
@@ -86,5 +103,6 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
         return table
     if names:
         return replace(table, reason="not among the names that were given")
-    share = table.weight.numel() / max(1, numbers)
-    return table if share >= WORTH else replace(table, reason=f"{share:.1%} of the model: give its name to compress it")
+    if table.looks_up:
+        return replace(table, reason=too_small(table.name, table.weight, numbers))
+    return replace(table, reason=f"an output layer of which no rows are looked up: {named(table.name)}")

@@ -18,7 +18,7 @@ from torch import Tensor
 from edge_embed.compression.dense import DenseTable
 from edge_embed.compression.processes import ALONE, Arrays, Processes
 from edge_embed.errors import BadInputError
-from edge_embed.files import new_file, output_errors
+from edge_embed.files import check_folder, new_file, output_errors
 from edge_embed.packed.container import opened, sha256, write
 
 _PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
@@ -71,6 +71,9 @@ class Kept:
         return Kept(folder, self._processes)
 
     def __enter__(self) -> Self:
+        folder = self._folder
+        if folder is not None:  # minutes of work may lie before the first part
+            self._processes.first(lambda: check_folder(folder, folder))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:

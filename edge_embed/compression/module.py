@@ -53,8 +53,8 @@ def model_tables(model: nn.Module) -> list[ModelTable]:
             memory = _memory(weight)
             weights[memory] = weight  # kept, so that no other gets its memory
             users.setdefault(memory, {})[name or "embedding"] = module
-    found = [_table(model, weights[memory], layers) for memory, layers in users.items()]
     numbers = sum(parameter.numel() for parameter in model.parameters())
+    found = [_table(model, weights[memory], layers, numbers) for memory, layers in users.items()]
     return found + [_loose(name, weight, numbers) for name, weight in _loose_parameters(model)]
 
 
@@ -71,13 +71,17 @@ def _loose_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _loose(name: str, weight: Tensor, numbers: int) -> ModelTable:
     """A parameter that no layer stands for: told where it is tall enough to be a table, and where it is named."""
-    rows, columns = weight.shape
-    is_tall = rows >= _TALL * columns and weight.numel() >= WORTH * numbers
     reason = (
         "it is a parameter beside the layers of torch: whether rows of it are looked up shows only in a saved model; "
         "edge_embed.save it, and compress the file"
     )
-    return ModelTable(name, weight, None, 0, is_tall, reason)
+    return ModelTable(name, weight, None, 0, _is_tall(weight, numbers), reason)
+
+
+def _is_tall(weight: Tensor, numbers: int) -> bool:
+    """Whether a weight has the shape of a table, and is worth it in a model of so many numbers."""
+    rows, columns = weight.shape
+    return rows >= _TALL * columns and weight.numel() >= WORTH * numbers
 
 
 def replaced(model: nn.Module, made: Mapping[ModelTable, Fitted]) -> nn.Module:
@@ -113,7 +117,7 @@ def _memory(weight: Tensor) -> _Memory:
     return weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
 
 
-def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> ModelTable:
+def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module], numbers: int) -> ModelTable:
     name = next(iter(users))
     padding_idx, reason = None, _obstacle(model, weight, users)
     if not reason:
@@ -123,7 +127,8 @@ def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> 
     looks_up = any(isinstance(user, _LOOKUPS) for user in users.values())
     takes_largest = any(isinstance(user, nn.EmbeddingBag) and user.mode == "max" for user in users.values())
     rotates: Rotates = "never" if takes_largest else "beside"
-    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, rotates, users)
+    is_output = not looks_up and _is_tall(weight, numbers)
+    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, rotates, users, is_output=is_output)
 
 
 def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> str:

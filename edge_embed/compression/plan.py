@@ -1,7 +1,7 @@
 """What a user asks for, and tables compressed as asked."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -17,7 +17,7 @@ from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.compression.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
-from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError
+from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
 from edge_embed.layers.table import is_number
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.compressed import CompressedTable, Trial
@@ -60,17 +60,17 @@ class Plan:
             check_method(self.method)
             check_learns(self.method, self.trainable)
         if self.options and self.method == AUTO:
-            raise BadInputError(f"{', '.join(self.options)}: sizes and types are those of one method: give method too")
-        sizes = {"ratio": self.ratio, "budget": self.budget, ", ".join(self.options): self.options or None}
-        given = [name for name, value in sizes.items() if value is not None]
+            raise BadInputError(f"{_listed(self.options)}: sizes and types are those of one method: give `method` too")
+        goals = {"`ratio`": self.ratio, "`budget`": self.budget, _listed(self.options): self.options or None}
+        given = [name for name, value in goals.items() if value is not None]
         if len(given) > 1:
             raise BadInputError(f"got {' and '.join(given)}: give one of them")
         if self.options:
             stored = setting_of(self.method, self.options).stored
             if stored and self.trainable:
-                raise BadInputError(f"{', '.join(stored)}: got one for layers that learn: give it to freeze() later")
+                raise BadInputError(f"{_listed(stored)}: got one for layers that learn: give it to freeze() later")
         elif not given and self.min_cosine is None:
-            raise BadInputError("give ratio, budget or min_cosine, or a method with its sizes")
+            raise BadInputError("give `ratio`, `budget` or `min_cosine`, or a `method` with its sizes")
         if self.ratio is not None and not (is_number(self.ratio) and 1 < self.ratio < float("inf")):
             raise BadInputError(f"ratio: got {self.ratio!r:.80}, expected a number above 1")
         if self.min_cosine is not None and not (is_number(self.min_cosine) and 0 < self.min_cosine <= 1):
@@ -94,6 +94,11 @@ class Plan:
         """Whether a packed table is as small and as near as wanted."""
         is_near = self.min_cosine is None or found.mean_cosine >= self.min_cosine
         return is_near and found.packed_bytes <= self.most_bytes(found.dense_bytes)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Options, for a message."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def compress_tables(
@@ -121,8 +126,10 @@ def compress_tables(
     """
     wanted = [table for table in tables if not table.reason]
     if strange := counts.keys() - {table.name for table in wanted}:
-        known = ", ".join(table.name for table in wanted)
-        raise BadInputError(f"counts: got some for {', '.join(sorted(strange))}, expected names among {known}")
+        known = [table.name for table in wanted]
+        hint = suggested(min(strange), known)
+        got = f"counts: got some for {', '.join(sorted(strange))}"
+        raise BadInputError(f"{got}, {hint}expected names among {', '.join(known)}")
     try:
         return _each(tables, counts, plan.for_tables(wanted), kept, progress, processes)
     except ParityError:

@@ -10,7 +10,7 @@ from edge_embed.compression.dense import Weight
 from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.methods import Parts
 from edge_embed.packed.floats import FLOAT_BYTES
@@ -102,7 +102,8 @@ class FittingMethod:
 def check_method(method: str) -> None:
     """Raise `BadInputError` for one that there is not."""
     if method not in METHODS:
-        raise BadInputError(f"method: got {method!r:.80}, expected {', '.join(METHODS)} or auto")
+        hint = suggested(str(method), (*METHODS, "auto"))
+        raise BadInputError(f"method: got {method!r:.80}, {hint}expected {', '.join(METHODS)} or auto")
 
 
 def check_learns(method: str, trainable: bool) -> None:
@@ -133,10 +134,12 @@ def setting_of(method: str, options: Mapping[str, Any]) -> Setting:
     """
     check_method(method)
     known = METHODS[method]
-    if wrong := options.keys() - {*known.sizes, *known.types}:
-        expected = ", ".join((*known.sizes, *known.types))
-        raise BadInputError(f"{method}: got {', '.join(sorted(wrong))}, expected options among {expected}")
+    own = (*known.sizes, *known.types)
+    if wrong := options.keys() - {*own}:
+        got, expected = (", ".join(f"`{name}`" for name in names) for names in (sorted(wrong), own))
+        raise BadInputError(f"{method}: got {got}, expected options among {expected}")
     if missing := [name for name in known.sizes if name not in options]:
-        raise BadInputError(f"{method}: got no {' and '.join(missing)}: give it, or ratio, budget or min_cosine alone")
+        got = " and ".join(f"`{name}`" for name in missing)
+        raise BadInputError(f"{method}: got no {got}: give it, or `ratio`, `budget` or `min_cosine` alone")
     types = {name: options[name] for name in known.types if name in options}
     return Setting(method, {name: options[name] for name in known.sizes}, types)

@@ -57,7 +57,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.gate.quantities import (
     Growth,
     read_bound,
@@ -267,7 +267,9 @@ def _read(content: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str
     found = {}
     for key, value in content.items():
         if key not in readers:
-            raise BadInputError(f"unknown key {key!r:.80}: expected one of {', '.join(readers)}")
+            raise BadInputError(
+                f"unknown key {key!r:.80}: {suggested(key, readers)}expected one of {', '.join(readers)}"
+            )
         with located(key):
             found[key] = readers[key](value)
     return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.gate import sizes
 from edge_embed.gate.base import base_findings, compare_with_base, sides_of
 from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
@@ -139,7 +139,8 @@ def _check_outputs(budget: Budget, program: Program) -> None:
     for output in budget.parity.outputs:
         if output not in program.output_names:
             known = ", ".join(program.output_names)
-            raise BadInputError(f"budget: [parity.outputs] names {output!r:.80}: expected one of {known}")
+            hint = suggested(output, program.output_names)
+            raise BadInputError(f"budget: [parity.outputs] names {output!r:.80}: {hint}expected one of {known}")
 
 
 def _options(budget: Budget) -> ValidationOptions:

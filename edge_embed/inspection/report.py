@@ -175,7 +175,7 @@ class FileReport(Shown):
         total_bytes: The same with external data.
         verified: Whether hashes were to be checked.
         tables: Compressed tables.
-        dense: Tables that are not, and output layers of a saved model.
+        dense: Tables that are not, and output layers of a saved model; of weights alone, matrices that may be tables.
         other_bytes: What is neither: the rest of the model, names, headers.
         inputs: Of the model; a packed file has none.
         outputs: Of the model.

@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import BoundedFile
-from edge_embed.inspection.report import FileReport, TorchSaveInfo
+from edge_embed.inspection.report import DenseInfo, FileReport, TorchSaveInfo
 from edge_embed.program.foreign_pickle import foreign_pickle, is_old_torch_save
 
 _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, NotImplementedError)
@@ -108,6 +108,7 @@ def inspect_old_torch_save(path: Path, verify: bool) -> FileReport:
 
 def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
     size = path.stat().st_size
+    dense, notes = _weights(path, info.contents)
     return FileReport(
         path=str(path),
         kind="torch_save",
@@ -115,24 +116,29 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
         total_bytes=size,
         verified=verify,
         torch_save=info,
-        notes=[_note(path, info.contents)],
+        dense=dense,
+        notes=notes,
     )
 
 
-def _note(path: Path, contents: str) -> str:
-    """Remedy for the file. Torch is loaded to see whether a checkpoint has weights."""
+def _weights(path: Path, contents: str) -> tuple[list[DenseInfo], list[str]]:
+    """What may be tables, and what to do with the file. Torch is loaded to see whether a checkpoint has weights."""
     if contents not in ("state_dict", "checkpoint"):
-        return _NOTES[contents]
+        return [], [_NOTES[contents]]
 
+    from edge_embed.inspection.candidates import candidates, note_of  # noqa: PLC0415
     from edge_embed.program.checkpoint import read_checkpoint  # noqa: PLC0415
     from edge_embed.program.find_weights import open_checkpoint  # noqa: PLC0415
     from edge_embed.program.without_weights import without_weights  # noqa: PLC0415
 
-    other = None
     with suppress(BadInputError):  # which the other commands tell
         content = read_checkpoint(path)
-        other = without_weights(content, open_checkpoint(content))
-    return _NOTES[contents] if other is None else f"it {other}"
+        checkpoint = open_checkpoint(content)
+        other = without_weights(content, checkpoint)
+        found = list(candidates(content, checkpoint)) if other is None else []
+        notes = [_NOTES[contents] if other is None else f"it {other}"]
+        return found, [*notes, note_of(path, found)] if found else notes
+    return [], [_NOTES[contents]]
 
 
 def _contents(names: list[str], is_mapping: bool) -> Literal["module", "state_dict", "checkpoint"]:

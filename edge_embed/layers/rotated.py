@@ -43,7 +43,7 @@ class RotatedEmbedding(nn.Module):
     def forward(self, *arguments: Tensor, **named: Any) -> Tensor:
         """What ``embedding`` gives for the same arguments, rotated."""
         rows: Tensor = self.embedding(*arguments, **named)
-        return rows @ self.rotation.to(rows.dtype)
+        return (rows @ self.rotation.to(rows.dtype)).to(rows.dtype)  # autocast leaves the type of rows
 
 
 class RotatedOutput(nn.Module):

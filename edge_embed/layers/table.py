@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.ids import check_id_range, integer_ids
-from edge_embed.ops.logits import check_hidden, row_blocks
+from edge_embed.ops.logits import check_hidden, in_autocast_type, row_blocks
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
 from edge_embed.packed.form import Packed, Use
@@ -192,19 +192,20 @@ class CompressedEmbedding(nn.Module, ABC):
         it keeps all rows then, which are no more numbers than the logits.
 
         Args:
-            hidden: [*, d].
-            bias: [n], which is added to them.
+            hidden: [*, d]; logits have their type, below ``torch.autocast`` its own, as those of ``nn.Linear``.
+            bias: [n], which is added to them in that type.
 
         Raises:
             BadInputError: for hidden states that are not float [*, d].
         """
-        if not self.learns:
-            logits = self.use("logits", hidden)
-            return logits if bias is None else logits + bias
-        check_hidden(hidden, self.embedding_dim)
-        if bias is None or bias.dtype == hidden.dtype:
-            return self.training_logits(hidden, bias)
-        return self.training_logits(hidden) + bias
+        if self.learns:
+            check_hidden(hidden, self.embedding_dim)
+        hidden = in_autocast_type(hidden)
+        offsets = None if bias is None else bias.to(hidden.dtype)
+        if self.learns:
+            return self.training_logits(hidden, offsets)
+        logits = self.use("logits", hidden)
+        return logits if offsets is None else logits + offsets
 
     def topk(self, hidden: Tensor, k: int, bias: Tensor | None = None) -> TopK:
         """The ``k`` largest of ``logits(hidden) + bias``: [*, d] -> values and ids [*, k], as `TiedOutput.topk`.
@@ -214,6 +215,7 @@ class CompressedEmbedding(nn.Module, ABC):
         """
         check_k(k, self.num_embeddings)
         check_hidden(hidden, self.embedding_dim)
+        hidden = in_autocast_type(hidden)
         offsets = None if bias is None else bias.to(hidden.dtype)
         if self.learns:
             return largest(self.training_logits(hidden, offsets), k)

@@ -29,7 +29,7 @@ class TiedOutput(nn.Module):
         bias: a number for each row, [n]; ``True`` for one that starts at zero, None for none.
 
     Shape:
-        hidden [*, d] -> (*, n), in the dtype of ``hidden``.
+        hidden [*, d] -> (*, n), in the dtype of ``hidden``; below ``torch.autocast`` in its dtype, as ``nn.Linear``.
     """
 
     bias: nn.Parameter | None
@@ -83,7 +83,7 @@ class TiedOutput(nn.Module):
             k: how many, 1 to 1000 and at most n; a constant of the exported model.
 
         Returns:
-            ``values`` [*, k], in the dtype of ``hidden``, differentiable, and ``ids`` [*, k], int64. Where hidden
+            ``values`` [*, k], in the dtype of the logits, differentiable, and ``ids`` [*, k], int64. Where hidden
             states are not finite or a bias is NaN, the ids are some k different ones.
 
         Raises:

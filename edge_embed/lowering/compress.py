@@ -19,6 +19,8 @@ from edge_embed.program.program import Program
 from edge_embed.report.compressed import CompressReport
 from edge_embed.report.shown import shown_by_report
 
+_LARGEST = 3  # linear layers that are told of
+
 
 @shown_by_report
 class CompressedModule(NamedTuple):
@@ -46,24 +48,35 @@ class CompressedFile(NamedTuple):
 
 def compress_module(model: nn.Module, job: Job) -> CompressedModule:
     """Replace layers; the module itself stays as it is."""
-    tables = job.chosen(model_tables(model), sum(parameter.numel() for parameter in model.parameters()))
-    found, reports = job.run(tables)
-    made = {table: found[table.name] for table in tables if table.name in found}
+    found = model_tables(model)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    tables = job.chosen(found, numbers, without=_without_lookups(found))
+    made_of, reports = job.run(tables)
+    made = {table: made_of[table.name] for table in tables if table.name in made_of}
     return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
 
 
 def compress_program(program: Program, job: Job) -> CompressedProgram:
     """Replace nodes; the program itself stays as it is."""
-    numbers = sum(weight.numel() for weight in program.module.buffers() if weight.is_floating_point())
     tables = program_tables(program, job.names)
     _check_left(program, tables, job)
     words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
-    found, reports = job.run(job.chosen(tables, numbers, **words))
+    found, reports = job.run(job.chosen(tables, program.numbers, **words))
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
     small = with_packed(program, stored)
     report = CompressReport(reports, _nbytes(program.module), _nbytes(small.module), source=program.facts)
     return CompressedProgram(small, report)
+
+
+def _without_lookups(tables: Iterable[FoundTable]) -> str:
+    """What a module without `nn.Embedding` has in its place."""
+    linear = sorted((table for table in tables if not table.reason), key=lambda table: -table.weight.numel())
+    names = ", ".join(repr(table.name) for table in linear[:_LARGEST]) or "none"
+    return (
+        "there is no nn.Embedding or nn.EmbeddingBag; where rows are looked up otherwise, edge_embed.save the model "
+        f"and compress the file. An nn.Linear is compressed where it is named; the largest are: {names}"
+    )
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:
@@ -79,8 +92,10 @@ def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> Non
     }
     if found:
         shown = "; ".join(f"{name} is {what} already" for name, what in found.items())
+        outputs = [f"--module {table.name}" for table in tables if table.is_output and not table.reason]
+        others = f", or compress its output layer too: {', '.join(outputs)}" if outputs else ""
         raise BadInputError(
-            f"the model has no table to compress: {shown}: export the model as it is (`edge-embed export`)"
+            f"the model has no table to compress: {shown}: export the model as it is (`edge-embed export`){others}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from edge_embed.compression.found import too_small
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.method import Method
 from edge_embed.lowering.names import owner_of
@@ -178,7 +179,9 @@ class _Lowering:
         return name
 
     def _leave(self, table: UsedTable) -> None:
-        reason = "a dense table: compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        small = too_small(table.name, table.weight, self._source.numbers)
+        remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        reason = f"a dense table: {small or remedy}"
         self._count(TableReport(table.name, "dense", *table.size, False, reason))
 
     def _count(self, report: TableReport) -> None:
@@ -188,7 +191,7 @@ class _Lowering:
     def _table_name(self, arguments: tuple[Any, ...]) -> str:
         weights: list[fx.Node] = []
         fx.node.map_arg(arguments, weights.append)
-        name = unique = owner_of(_target(weights[0]))
+        name = unique = owner_of(_target(weights[0])).replace("/", ".")  # which no name of a packed table has
         while unique in self._packed:  # the same weights with another padding row are another table
             unique = f"{name}_{len(self._packed)}"
         return unique

@@ -5,21 +5,22 @@ multiplied with weights again, and that it has more rows than columns.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from torch import fx
 
 from edge_embed.compression.found import WORTH
-from edge_embed.lowering.tables import UsedTable, UsedTables
+
+if TYPE_CHECKING:
+    from edge_embed.lowering.tables import UsedTable, UsedTables  # which tells of these
 
 
-def output_layers(used: UsedTables) -> Iterator[UsedTable]:
+def output_layers(used: "UsedTables") -> Iterator["UsedTable"]:
     """Yield output layers with at least 5 % of the parameters, the share that `compress` takes by default."""
-    weights = used.program.module.buffers()
-    numbers = sum(weight.numel() for weight in weights if weight.is_floating_point())
     calls = {call.node for table in used.tables for call in table.calls}
     for table in used.tables:
         rows, columns = table.size
-        is_large = rows > columns and rows * columns >= WORTH * numbers
+        is_large = rows > columns and rows * columns >= WORTH * used.program.numbers
         if is_large and not table.looks_up and not any(_leads_to(call.node, calls) for call in table.calls):
             yield table
 

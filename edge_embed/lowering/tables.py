@@ -18,6 +18,7 @@ from edge_embed.compression.padding import padding_row
 from edge_embed.lowering.constants import Constants
 from edge_embed.lowering.lookups import Call, is_plain, uses_of
 from edge_embed.lowering.names import owner_of, plain_name
+from edge_embed.lowering.output_layers import output_layers
 from edge_embed.lowering.rotation import turned_weights
 from edge_embed.program.program import Program, dtype_name
 
@@ -113,7 +114,8 @@ class UsedTables:
         return (
             f"there is no dense one that rows are looked up of. The largest weights, and what takes them: "
             f"{'; '.join(shown)}. Rows are looked up by {_LOOKUPS}, of a weight or of what is computed from weights "
-            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that"
+            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that "
+            "(--module NAME)"
         )
 
     def _weights(self) -> Iterator[fx.Node]:
@@ -214,10 +216,11 @@ def program_tables(program: Program, wanted: Collection[str] = ()) -> list[Found
     """
     used = UsedTables(program)
     packed = set[str]().union(*(table.sources for table in used.tables if table.name in wanted))
-    return [_described(used, table, packed) for table in used.tables]
+    outputs = list(output_layers(used))
+    return [_described(used, table, packed, table in outputs) for table in used.tables]
 
 
-def _described(used: UsedTables, table: UsedTable, packed: Set[str]) -> FoundTable:
+def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: bool) -> FoundTable:
     """A table, where weights of these names are going to be packed."""
     lookups, bags, heads = (
         [call.padding_idx for call in table.calls if call.use == use] for use in ("rows", "bag", "logits")
@@ -229,7 +232,9 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str]) -> FoundTab
     is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
     looks_up = table.looks_up and is_table
     rotates = _rotates(used, table, packed)
-    return FoundTable(table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates)
+    return FoundTable(
+        table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates, is_output=is_output
+    )
 
 
 def obstacle(used: UsedTables, table: UsedTable) -> str:

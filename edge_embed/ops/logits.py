@@ -33,6 +33,18 @@ def check_hidden(hidden: Tensor, embedding_dim: int) -> None:
         raise BadInputError(f"hidden states must be [*, {embedding_dim}], the width of the table: {got}")
 
 
+def in_autocast_type(hidden: Tensor) -> Tensor:
+    """Hidden states in the type that ``nn.Linear`` computes in: that of ``torch.autocast`` below it, else their own.
+
+    As there, float64 stays.
+    """
+    if not isinstance(hidden, Tensor) or not hidden.is_floating_point() or hidden.dtype == torch.float64:
+        return hidden
+    device = hidden.device.type
+    is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return hidden.to(torch.get_autocast_dtype(device)) if is_on else hidden
+
+
 def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int) -> Tensor:
     """Logits [*, n] in the dtype of ``hidden`` [*, d]; ``rows`` gives [block, d] for ids [block]."""
     check_hidden(hidden, embedding_dim)

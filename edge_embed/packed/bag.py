@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.packed.form import Packed
 from edge_embed.packed.ids import checked_ids
 from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, reduce_pieces
@@ -43,7 +43,8 @@ def bag(
     if ids.ndim != 1:
         raise BadInputError(f"ids: got shape {list(ids.shape)}, expected [N]: flatten them, offsets mark the bags")
     if mode not in MODES:
-        raise BadInputError(f"mode: got {mode!r:.80}, expected one of {', '.join(MODES)}")
+        hint = suggested(str(mode), MODES)
+        raise BadInputError(f"mode: got {mode!r:.80}, {hint}expected one of {', '.join(MODES)}")
     starts = checked_offsets(offsets, len(ids))
     weights = _checked_weights(sample_weights, len(ids), mode)
     results = np.zeros((2, len(starts) - 1, table.embedding_dim))  # bags, magnitudes

@@ -189,6 +189,11 @@ class Program:
     widened: Widened = field(default_factory=Widened)
 
     @property
+    def numbers(self) -> int:
+        """How many numbers its weights hold, but for integers."""
+        return sum(weight.numel() for weight in self.module.buffers() if weight.is_floating_point())
+
+    @property
     def example_sizes(self) -> dict[str, int]:
         """The dynamic dimensions, by name, with their sizes in the example."""
         return self.dynamic_sizes(self.example_inputs)

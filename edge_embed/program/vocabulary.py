@@ -1,13 +1,13 @@
 """The vocabulary that travels with a model: its tokens in the order of their ids, beside the rows that ids look up."""
 
-import logging
+import warnings
 from collections.abc import Iterable, Mapping
 
 from torch import nn
 
 from edge_embed.errors import BadInputError
 
-_LOG = logging.getLogger(__name__)
+_OF_CALLER = 6  # frames from here to the call of `edge_embed.save`
 
 
 def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
@@ -42,4 +42,5 @@ def warn_of_other_sizes(model: nn.Module, tokens: list[str]) -> None:
     if len(tokens) > largest:
         what = f"no row belongs to {tokens[largest]!r:.80} and the tokens behind it"
     table = f"the table {name}" if name else "the table"
-    _LOG.warning("vocabulary: %d tokens, but %s has %d rows: %s", len(tokens), table, largest, what)
+    message = f"vocabulary: {len(tokens)} tokens, but {table} has {largest} rows: {what}"
+    warnings.warn(message, stacklevel=_OF_CALLER)

@@ -33,14 +33,14 @@ def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
         return f"holds no tensors, and so no state_dict (but a {_kind(content)}): {_SAVE_WEIGHTS}"
     if isinstance(content, dict) and content.keys() >= _DEEPSPEED:
         return "holds a part of the optimizer state of DeepSpeed: make one file of the folder, with its zero_to_fp32.py"
-    states = tuple(_optimizer_states(content))
+    states = tuple(optimizer_states(content))
     others = [path for path, tensor in checkpoint.tensors.items() if tensor.is_floating_point()]
     if states and all(path.startswith(states) for path in others):
         return f"holds the state of an optimizer, and no weights of a model: {_SAVE_WEIGHTS}"
     return None
 
 
-def _optimizer_states(content: Any) -> Iterator[str]:
+def optimizer_states(content: Any) -> Iterator[str]:
     """Yield the path prefixes of tensors in optimizer states."""
     waiting, seen = [("", content, 0)], set()
     while waiting:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.report.targets import TargetInfo
 from edge_embed.targets.adb import Adb
 from edge_embed.targets.arm64 import CPUS, Arm64
@@ -72,7 +72,7 @@ def make_target(text: str) -> Target:
     kind = KINDS.get(word)
     if kind is None:
         known = ", ".join(kind.spelled(word) for word, kind in KINDS.items())
-        raise BadInputError(f"target: got {text!r}, expected one of {known}")
+        raise BadInputError(f"target: got {text!r}, {suggested(word, KINDS)}expected one of {known}")
     if colon and not kind.argument:
         raise BadInputError(f"target: got {text!r}, expected {word!r}, which takes nothing after it")
     if not argument and kind.needed:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.files import checked_path
 from edge_embed.keywords import suggests_keywords
 
@@ -169,7 +169,8 @@ class ValidationOptions:
         known = list(names)
         for output in (*self.atol.by_output, *self.rtol.by_output):
             if output not in known:
-                raise BadInputError(f"tolerance for {output!r}: expected one of the outputs {', '.join(known)}")
+                expected = f"{suggested(output, known)}expected one of the outputs {', '.join(known)}"
+                raise BadInputError(f"tolerance for {output!r}: {expected}")
 
 
 def _names(name: str, value: str | Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT
 from edge_embed.files import new_files
 
@@ -36,7 +36,8 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     """
     choices = get_args(ExternalData)
     if external_data not in choices:
-        raise BadInputError(f"external_data: got {external_data!r}, expected one of {', '.join(choices)}")
+        hint = suggested(str(external_data), choices)
+        raise BadInputError(f"external_data: got {external_data!r}, {hint}expected one of {', '.join(choices)}")
     sizes = [tensor.nbytes for _, tensor in _stored(model)]
     if external_data == "never" and sum(sizes) > PROTOBUF_LIMIT:
         raise BadInputError(

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, suggested
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored import floats, store, zeros_after
@@ -43,7 +43,9 @@ def _choose(packed: PackedDPQ, wanted: str) -> str:
         BadInputError: there is no such choice, or pairs are wanted where a byte does not hold several whole codes.
     """
     if wanted not in get_args(TfliteTable):
-        raise BadInputError(f"tflite_table: got {wanted!r:.80}, expected one of {', '.join(get_args(TfliteTable))}")
+        known = get_args(TfliteTable)
+        hint = suggested(str(wanted), known)
+        raise BadInputError(f"tflite_table: got {wanted!r:.80}, {hint}expected one of {', '.join(known)}")
     if packed.bits == 8:
         return "direct"
     if wanted == "auto":

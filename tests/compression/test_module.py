@@ -274,7 +274,7 @@ def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:
     assert {table.name: table.reason for table in chosen(tables, [], numbers)} == {"words": "", "places": ""}
     small = {table.name: table.reason for table in chosen(tables, [], 100 * numbers // 10)}
     assert small["words"] == ""
-    assert small["places"] == "1.0% of the model: give its name to compress it"
+    assert small["places"] == "1.0% of the model: give its name to compress it (--module places)"
     named = {table.name: table.reason for table in chosen(tables, ["places"], numbers)}
     assert named == {"words": "not among the names that were given", "places": ""}
     with pytest.raises(

@@ -216,13 +216,16 @@ def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, me
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give ratio, budget or min_cosine, or a method with its sizes"),
-        ({"method": "pq", "ratio": 2}, "method: got 'pq', expected dpq, opq, ant, tt, tr, low_rank"),
-        ({"ratio": 2, "budget": 5}, "got ratio and budget: give one of them"),
-        ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got ratio and rank: give one of them"),
-        ({"options": {"rank": 3}}, "rank: sizes and types are those of one method: give method too"),
-        ({"method": "tt", "options": {"ranks": 3}}, "tt: got ranks, expected options among rank, value_type"),
-        ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no num_groups: give it"),
+        ({}, "give `ratio`, `budget` or `min_cosine`, or a `method` with its sizes"),
+        (
+            {"method": "pq", "ratio": 2},
+            r"method: got 'pq', did you mean '[od]pq'\? expected dpq, opq, ant, tt, tr, low_rank",
+        ),
+        ({"ratio": 2, "budget": 5}, "got `ratio` and `budget`: give one of them"),
+        ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got `ratio` and `rank`: give one of them"),
+        ({"options": {"rank": 3}}, "`rank`: sizes and types are those of one method: give `method` too"),
+        ({"method": "tt", "options": {"ranks": 3}}, "tt: got `ranks`, expected options among `rank`, `value_type`"),
+        ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no `num_groups`: give it"),
         (
             {"method": "tt", "options": {"rank": 3, "value_type": "float16"}, "trainable": True},
             "value_type: got one for layers that learn: give it to freeze",
@@ -246,7 +249,9 @@ def test_a_method_takes_its_own_sizes_and_types() -> None:
 
 def test_counts_of_no_table_are_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
-    with pytest.raises(BadInputError, match="counts: got some for wrds, expected names among words"):
+    with pytest.raises(
+        BadInputError, match=r"counts: got some for wrds, did you mean 'words'\? expected names among words"
+    ):
         compress_tables([table], {"wrds": torch.ones(600)}, Plan(ratio=4))
 
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import edge_embed
 from edge_embed import BadInputError, TiedOutput
+from edge_embed.layers.rotated import rotated
 from edge_embed.ops import logits as logits_module
 
 N, D = 50, 12
@@ -228,16 +230,48 @@ def test_mixed_precision(method):
 
 
 @pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("method", ["dpq-vq", "dpq-sx", "tt", "tr"])
-def test_autocast_leaves_the_type_of_hidden_states(method):
-    """However many blocks there are, in training as in eval mode."""
-    head, hidden = TiedOutput(make(method), bias=True), torch.randn(2, D)
-    without = head(hidden)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert head(hidden).dtype == torch.float32
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("state", ["training", "eval", "frozen"])
+def test_logits_below_autocast_are_those_of_a_linear_layer(method, state):
+    """However many blocks there are, whatever floats the hidden states are."""
+    embedding = make(method).train(state == "training")
+    if state == "frozen":
+        embedding.freeze()
+    head = TiedOutput(embedding, bias=torch.arange(float(N)))
+    with torch.no_grad():
+        dense = embedding(torch.arange(N))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        hidden = torch.randn(3, D, dtype=dtype)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits, best, expected = head(hidden), head.topk(hidden, 2), functional.linear(hidden, dense, head.bias)
+        assert logits.dtype == best.values.dtype == expected.dtype == torch.bfloat16
         # Rows of trains are sums of bfloat16 products, of 8 bits each.
-        torch.testing.assert_close(head(hidden), without, rtol=0, atol=2**-6 * float(without.detach().abs().max()))
-    assert head.eval()(hidden).dtype == torch.float32
+        torch.testing.assert_close(logits, expected, rtol=0, atol=2**-6 * float(expected.detach().abs().max()))
+    if state == "training":
+        logits.sum().backward()
+        assert all(p.grad.isfinite().all() for p in head.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("method", ["ant", "tt"])
+def test_bias_of_another_type_leaves_the_type_of_hidden_states(method, training):
+    head = TiedOutput(make(method), bias=True).train(training)
+    for dtype in (torch.bfloat16, torch.float64):
+        assert head(torch.randn(2, D, dtype=dtype)).dtype == dtype
+
+
+def test_compiled_head_below_autocast_gives_what_it_gives_without_compilation():
+    head, hidden = TiedOutput(make("ant"), bias=True).eval(), torch.randn(2, D)
+    compiled = torch.compile(head, fullgraph=True, backend="eager")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(compiled(hidden), head(hidden))
+    assert compiled(hidden).dtype == torch.float32
+
+
+def test_rotated_rows_keep_their_type_below_autocast():
+    layer = rotated(make("dpq-vq").eval(), torch.eye(D))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(torch.arange(3)).dtype == nn.Embedding(3, D)(torch.arange(3)).dtype == torch.float32
 
 
 def test_a_parameter_stays_the_same_one():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import edge_embed
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.lowering.graph import lower_program
 from edge_embed.ops import dpq
@@ -213,3 +214,20 @@ def test_a_table_that_no_output_needs_is_not_packed_into_the_file(lower):
 
     lowered = lower(Unused())
     assert list(lowered.tables) == ["word"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"a/b": nn.Embedding(90, 8)},
+        {"a/embedding": nn.Embedding(90, 8), "a": Encoder(nn.Embedding(90, 8))},
+    ],
+)
+def test_table_whose_name_has_a_slash_is_exported_with_a_dot(parts, tmp_path):
+    path = edge_embed.save(Stack(**parts), tmp_path / "model.pt", IDS)
+    edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
+    report = edge_embed.export(tmp_path / "small.pt", "onnx", tmp_path / "model.onnx", open=False)
+    assert sorted(table.method for table in report.tables) == ["dpq"] * len(parts)
+    names = [table.name for table in edge_embed.inspect(tmp_path / "model.onnx").tables]
+    assert len(set(names)) == len(parts)
+    assert all("/" not in name for name in names)

@@ -116,7 +116,9 @@ def test_small_tables_stay_unless_they_are_named(tmp_path: Path) -> None:
     tensors = {"words.weight": table(), "few": table(10)}
     made = model(nodes, tensors, {**OUTPUTS, "more": ["batch", "sequence", COLUMNS]})
     report = compress(saved(made, tmp_path)).report
-    assert [found.reason for found in report.tables][1].endswith("of the model: give its name to compress it")
+    assert [found.reason for found in report.tables][1].endswith(
+        "of the model: give its name to compress it (--module few)"
+    )
     with pytest.raises(SizeError, match=r"table few: dpq .* no less than"):
         compress(tmp_path / "model.onnx", modules=["few"], force=True)
 

@@ -51,7 +51,7 @@ def test_an_operator_without_equivalent_is_named(export, make_table, tmp_path, f
 
 
 def test_an_unknown_target_lists_the_known_ones():
-    with pytest.raises(BadInputError, match="unknown target 'tflight': expected one of onnx"):
+    with pytest.raises(BadInputError, match=r"unknown target 'tflight': did you mean 'tflite'\? expected one of onnx"):
         check_target("tflight")
     check_target("onnx")
 

@@ -1,0 +1,31 @@
+"""Options in messages as the command line spells them: errors know them by their names in Python.
+
+Spelled anew is what surely is one: a name in backticks, one that a message begins with, one with an underscore that is
+no part of a path, a quotation or an argument.
+"""
+
+import re
+
+import click
+
+
+def spelled(message: str, command: click.Command) -> str:
+    """A message with ``--num-codes`` for the ``num_codes`` of a command."""
+    options = _options(command)
+    names = "|".join(map(re.escape, options))
+    long = "|".join(re.escape(name) for name in options if "_" in name) or "(?!)"
+    message = re.sub(rf"`({names})`", lambda found: options[found[1]], message)
+    message = re.sub(
+        rf"^(table \S+: )?({names})(?=: got )", lambda found: f"{found[1] or ''}{options[found[2]]}", message
+    )
+    return re.sub(rf"(?<![\w./\\'\"=-])({long})(?![\w/\\'\"(=]|\.\w)", lambda found: options[found[1]], message)
+
+
+def _options(command: click.Command) -> dict[str, str]:
+    """``--tflite-size`` by the names that Python has for it and by its own: ``tflite_sizes``, ``tflite_size``."""
+    found: dict[str, str] = {}
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name:
+            spelling = max(option.opts, key=len)
+            found |= {option.name: spelling, spelling.removeprefix("--").replace("-", "_"): spelling}
+    return found

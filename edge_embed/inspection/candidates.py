@@ -1,0 +1,48 @@
+"""Matrices of a checkpoint that may be tables: their shape tells, what is done with them stands in the model alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edge_embed.compression.found import WORTH
+from edge_embed.inspection.report import DenseInfo
+from edge_embed.program.find_weights import Checkpoint
+from edge_embed.program.program import dtype_name
+from edge_embed.program.without_weights import optimizer_states
+
+_TALL = 4  # times as many rows as columns: layers inside a model have no more
+_RATIO = 8  # that is shown, for one
+
+
+def candidates(content: Any, checkpoint: Checkpoint) -> Iterator[DenseInfo]:
+    """Yield matrices of floats with many rows that hold a twentieth of the weights, each memory once.
+
+    Args:
+        content: from `edge_embed.program.checkpoint.read_checkpoint`.
+        checkpoint: of it, from `edge_embed.program.find_weights.open_checkpoint`.
+    """
+    states = tuple(optimizer_states(content))
+    weights = {
+        path: tensor
+        for path, tensor in checkpoint.tensors.items()
+        if tensor.is_floating_point() and not (states and path.startswith(states))
+    }
+    numbers, seen = sum(tensor.numel() for tensor in weights.values()), set()
+    for path, tensor in weights.items():
+        if tensor.ndim != 2 or tensor.shape[0] <= _TALL * tensor.shape[1] or tensor.numel() < WORTH * numbers:
+            continue
+        if tensor.numel() and tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            rows, columns = tensor.shape
+            yield DenseInfo(path.removesuffix(".weight"), rows, columns, dtype_name(tensor.dtype), tensor.nbytes)
+
+
+def note_of(path: Path, found: list[DenseInfo]) -> str:
+    """What compresses them, and what they would take then."""
+    names = ", ".join(table.name for table in found)
+    packed = sum(table.stored_bytes for table in found) // _RATIO
+    return (
+        f"may be tables, by their shapes: {names}. If rows of them are looked up, they take {packed:,} bytes after "
+        f"edge-embed compress {path} -o small.pt --ratio {_RATIO} --model package.module:function "
+        "--input NAME:DTYPE[SIZES]"
+    )

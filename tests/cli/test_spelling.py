@@ -1,0 +1,69 @@
+"""Messages name options as they are typed, and say which one a mistyped value is near."""
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+import edge_embed
+from edge_embed.cli import main
+from edge_embed.cli.spelling import spelled
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("spelling") / "model.pt"
+    return edge_embed.save(nn.Embedding(90, 8), path, torch.zeros(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--method dpq --bits 8", "dpq: got --bits, expected options among --num-codes, --num-groups, --value-type"),
+        ("--method ant --num-anchors 8", "ant: got no --nonzeros: give it, or --ratio, --budget or --min-cosine alone"),
+        ("--num-codes 8", "--num-codes: sizes and types are those of one method: give --method too"),
+        ("--method rows --bits 4 --ratio 4", "got --ratio and --bits: give one of them"),
+        ("", "give --ratio, --budget or --min-cosine, or a --method with its sizes"),
+        ("--ratio 1", "--ratio: got 1.0, expected a number above 1"),
+        ("--method row --bits 8", "--method: got 'row', did you mean 'rows'? expected dpq, opq, ant, tt, tr, low_rank"),
+        (
+            "--method low_rank --rank 2 --value-type flot16",
+            "got type 'flot16', did you mean 'float16'? expected one of float32, float16",
+        ),
+    ],
+)
+def test_refusal_of_compress_names_options_as_they_are_typed(model, tmp_path, options, message):
+    result = CliRunner().invoke(main, ["compress", str(model), "-o", str(tmp_path / "small.pt"), *options.split()])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_refusal_in_python_names_keywords(model):
+    with pytest.raises(edge_embed.BadInputError, match="dpq: got `bits`, expected options among `num_codes`"):
+        edge_embed.compress(model, "dpq", bits=8)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "min_cosine/model.pt: is a directory",
+        "/data/num_codes.pt: exists; choose another path, or replace it with --force / force=True",
+        "got 'num_codes', expected the name of a table",
+        "output: cannot be compressed: it is empty",
+        "table bits: its numbers are int8, expected floats",
+    ],
+)
+def test_what_is_no_option_stays_as_it_is(message):
+    assert spelled(message, main.commands["compress"]) == message
+
+
+def test_option_of_another_name_in_python_is_named_as_it_is_typed():
+    command = main.commands["export"]
+    assert spelled("tflite_sizes: got the dimension b", command) == "--tflite-size: got the dimension b"
+    assert spelled("table words: tflite_table: got 'x'", command) == "table words: --tflite-table: got 'x'"
+
+
+@pytest.mark.parametrize(("target", "meant"), [("onxn", "onnx"), ("tflit", "tflite")])
+def test_mistyped_target_says_which_one_was_meant(model, tmp_path, target, meant):
+    with pytest.raises(edge_embed.BadInputError, match=f"did you mean '{meant}'"):
+        edge_embed.export(model, target, tmp_path / "model")

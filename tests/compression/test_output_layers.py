@@ -1,0 +1,69 @@
+"""`compress` tells of output layers that no look-up shares, and of small tables, and how each is compressed."""
+
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+from edge_embed.errors import BadInputError
+
+IDS = torch.zeros(2, 3, dtype=torch.int64)
+HIDDEN = torch.zeros(2, 8)
+UNTIED = "an output layer of which no rows are looked up: give its name to compress it (--module {})"
+
+
+class Untied(nn.Module):
+    """Words, and scores by a matrix of its own that is turned round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.inner = nn.Embedding(90, 8), nn.Linear(8, 8)
+        self.scores = nn.Parameter(torch.randn(90, 8))
+
+    def forward(self, ids):
+        return self.inner(self.words(ids)) @ self.scores.t()
+
+
+def linear_head():
+    return nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 8), nn.Linear(8, 90))
+
+
+def reasons(compressed):
+    return {table.name: table.reason for table in compressed.report.tables}
+
+
+@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "embedding")])
+def test_compress_of_a_saved_model_lists_its_untied_output_layer(tmp_path, model, words, head):
+    path = edge_embed.save(model, tmp_path / "model.pt", IDS)
+    assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", head: UNTIED.format(head)}
+    assert reasons(edge_embed.compress(path, "rows", bits=4, modules=[words, head])) == {words: "", head: ""}
+
+
+def test_compress_of_a_module_lists_its_untied_output_layer():
+    assert reasons(edge_embed.compress(linear_head(), "rows", bits=4)) == {"0": "", "2": UNTIED.format("2")}
+
+
+def test_tied_output_layer_is_not_listed_beside_its_table():
+    model = linear_head()
+    model[2].weight = model[0].weight
+    assert reasons(edge_embed.compress(model, "rows", bits=4)) == {"0": ""}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_compress_of_an_output_layer_alone_names_the_option_that_compresses_it(tmp_path, bias):
+    path = edge_embed.save(nn.Sequential(nn.Tanh(), nn.Linear(8, 90, bias)), tmp_path / "model.pt", HIDDEN)
+    with pytest.raises(BadInputError, match=r"no table to compress: 1: an output layer .*\(--module 1\)"):
+        edge_embed.compress(path, "rows", bits=4)
+    assert reasons(edge_embed.compress(path, "rows", bits=4, modules=["1"])) == {"1": ""}
+
+
+def test_compress_of_a_module_without_look_ups_names_its_linear_layers():
+    with pytest.raises(BadInputError, match=r"compressed where it is named; the largest are: '0', '1'"):
+        edge_embed.compress(nn.Sequential(nn.Linear(8, 9), nn.Linear(9, 2)), "rows", bits=4)
+
+
+def test_compress_of_a_compressed_table_beside_an_output_layer_names_that(tmp_path):
+    path = edge_embed.save(linear_head(), tmp_path / "model.pt", IDS)
+    edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
+    with pytest.raises(BadInputError, match=r"0 is product-quantised already: .*its output layer too: --module 2"):
+        edge_embed.compress(tmp_path / "small.pt", "rows", bits=4)
