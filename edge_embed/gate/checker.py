@@ -68,8 +68,8 @@ class Checker:
 def _torch_untraced() -> Iterator[None]:
     """Take pytest's handlers off torch's trace logger.
 
-    pytest gives one to every logger that does not propagate, and torch writes thousands of records where that logger has
-    any: a check then takes several times as long, and a test that fails shows all of them.
+    pytest gives one to every logger that does not propagate, and torch writes thousands of records where its trace
+    logger has any: a test that fails then shows all of them.
     """
     trace = logging.getLogger("torch.__trace")
     taken = [handler for handler in trace.handlers if type(handler).__module__.startswith("_pytest.")]

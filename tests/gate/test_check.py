@@ -93,7 +93,7 @@ class TestRegressions:
         for options, stream in ((), "stdout"), (("--quiet",), "stderr"):
             result = run("--budget", with_baseline.budget, "--accept", *options)
             assert result.exit_code == 3
-            assert f"{with_baseline.folder / 'baseline.json'} stays as it was: something other" in getattr(result, stream)
+            assert "baseline.json stays as it was: something other than growth" in getattr(result, stream)
         assert (with_baseline.folder / "baseline.json").read_bytes() == before
 
     def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
