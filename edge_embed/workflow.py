@@ -26,7 +26,7 @@ from edge_embed.gate.accept import accept_command
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
 from edge_embed.gate.dropped import warnings_of_replacing
-from edge_embed.gate.outputs import CHECK, replace_baseline, reports_at
+from edge_embed.gate.outputs import CHECK, accept_report, reports_at
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.importers.find import load_foreign
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
@@ -681,8 +681,8 @@ def check(
                 progress=progress,
                 accept=accept_command(source, file, limits, earlier, load_options),
             )
-        if accept and earlier is not None and not report.exit_code:
-            report = replace(report, warnings=replace_baseline(earlier, report))
+        if accept and earlier is not None:
+            report = accept_report(earlier, report)
         if output is not None:
             report = replace(report, warnings=warnings_of_replacing(Path(output), report))
         write(report)

@@ -65,5 +65,6 @@ def check(
         report = workflow.check(
             program, exported, budget=limits, **files, progress=progress, load_options=load.arguments
         )
-    out.remarks([*report.reasons(), *report.warnings])
+    kept = [report.acceptance] if report.exit_code and report.acceptance else []
+    out.remarks([*report.reasons(), *kept, *report.warnings])
     out.finish(report, report.exit_code)

@@ -4,7 +4,10 @@ def test_model(edge_embed):
     edge_embed.check("build/model.onnx", model="model.pt", budget="edge-embed.toml")
 """
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 import edge_embed
 from edge_embed.files import StrPath
 from edge_embed.gate.budget import Budget, read_budget
-from edge_embed.gate.outputs import replace_baseline
+from edge_embed.gate.outputs import baseline_kept, replace_baseline
 from edge_embed.report.check import CheckReport
 
 
@@ -49,11 +52,31 @@ class Checker:
         given: StrPath | None = options.pop("baseline", None)
         baseline = limits.baseline if given is None else Path(given)
         compared = None if self._update else baseline
-        report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
+        with _torch_untraced():
+            report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
         if report.exit_code:
             told = replace(report, accept="pytest --edge-embed-update-baseline" if report.accept else "")
-            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *told.reasons()]), pytrace=False)
+            stays = [baseline_kept(baseline)] if self._update and baseline is not None else []
+            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *told.reasons(), *stays]), pytrace=False)
         if self._update and baseline is not None:
             for warning in replace_baseline(baseline, report):
                 warnings.warn(warning, stacklevel=2)
         return report
+
+
+@contextmanager
+def _torch_untraced() -> Iterator[None]:
+    """Take pytest's handlers off torch's trace logger.
+
+    pytest gives one to every logger that does not propagate, and torch writes thousands of records where its trace
+    logger has any: a test that fails then shows all of them.
+    """
+    trace = logging.getLogger("torch.__trace")
+    taken = [handler for handler in trace.handlers if type(handler).__module__.startswith("_pytest.")]
+    for handler in taken:
+        trace.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in taken:
+            trace.addHandler(handler)

@@ -12,6 +12,9 @@ from edge_embed.report.results import ValidationReport
 _REMEDY = "put it into the budget again, or make the baseline again without it"
 
 
+_REPLACE = "compress it again, or replace the baseline (--accept)"
+
+
 def dropped_findings(baseline: Baseline, report: ValidationReport, metric: MetricResult | None) -> Iterator[Finding]:
     """Metrics and targets, which must run again, and tables, which may go: a smaller model is none that is worse."""
     for function, value in baseline.metrics.items():
@@ -25,7 +28,7 @@ def dropped_findings(baseline: Baseline, report: ValidationReport, metric: Metri
     now = by_table(report.sizes.parts)
     for table, size in by_table(baseline.parts).items():
         if table not in now:
-            detail = f"the baseline has it with {size:,} bytes, the file has it not any more"
+            detail = f"it is gone from the file; the baseline has it with {size:,} bytes: {_REPLACE}"
             yield Finding("size", f"growth of table {table}", "not run", detail, unit="bytes", must_run=False)
 
 

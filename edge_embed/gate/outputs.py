@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,23 @@ def replace_baseline(path: Path, report: CheckReport) -> tuple[str, ...]:
     with new_file(path, force=True) as temporary:
         temporary.write_text(to_json_text(report), encoding="utf-8")
     return warnings
+
+
+def accept_report(path: Path, report: CheckReport) -> CheckReport:
+    """Make a report the baseline unless something in it fails; the report then says which it was.
+
+    Raises:
+        OutputError: as of `replace_baseline`.
+    """
+    if report.exit_code:
+        return replace(report, acceptance=baseline_kept(path))
+    return replace(report, warnings=replace_baseline(path, report), acceptance=f"{path} is the new baseline: commit it")
+
+
+def baseline_kept(path: Path) -> str:
+    """That a baseline was not replaced, and why."""
+    state = "stays as it was" if path.exists() else "was not made"
+    return f"the baseline {path} {state}: something other than growth fails or has not run"
 
 
 CHECK: Mapping[str, Form] = {

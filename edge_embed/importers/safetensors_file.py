@@ -66,8 +66,8 @@ def _chosen(found: dict[str, str], tables: Collection[str]) -> str:
         raise BadInputError(f"has no tensor of two dimensions in {', '.join(_TYPES)}: expected a table of vectors")
     if not tables and len(found) > 1:
         raise BadInputError(
-            f"has {len(found)} tables, expected the name of one (--module NAME): {shown}; or, for all weights of a "
-            "model, --model package.module:function, which makes it"
+            f"has {len(found)} tables, expected the name of one (--module NAME of compress and bench): {shown}; or, "
+            "for all weights of a model, --model package.module:function, which makes it"
         )
     name, *others = tables or found
     if others or name not in found:

@@ -9,7 +9,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath
 from edge_embed.importers.reading import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
-from edge_embed.program.file_kind import is_npz, kind_in
+from edge_embed.program.file_kind import is_npz, is_onnx, kind_in
 
 Inspector = Callable[..., FileReport]
 
@@ -70,6 +70,8 @@ def _inspector(path: Path) -> Inspector:
         return _ort
     if is_tflite(start):
         return _tflite
+    if is_onnx(start):
+        return _onnx
     by_suffix = {".onnx": _onnx, ".tflite": _tflite, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
     suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
     kind = kind_in(path) if suffix in by_suffix or start[0] == _FIRST_FIELD else None

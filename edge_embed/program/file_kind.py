@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.folder_kind import folder_kind
-from edge_embed.program.kind import EMBED, EXPORTED, JOINED, MATRIX, SAVE, UNPACK, FileKind
+from edge_embed.program.kind import EMBED, EXPORT, EXPORTED, JOINED, MATRIX, SAVE, UNPACK, FileKind
 
 _START_BYTES = 1 << 16
 _MOST_MEMBERS = 1 << 16
@@ -113,9 +113,27 @@ def check_runtime_file(path: Path) -> None:
     Raises:
         BadInputError: says what the file is.
     """
-    kind = kind_in(path)
+    kind = kind_in(path) or _kind_before_export(path)
     if kind is not None and kind not in (_AT_FOUR[b"TFL3"], _AT_FOUR[b"ORTM"]):
         raise BadInputError(f"{path}: {kind}")
+
+
+def _kind_before_export(path: Path) -> FileKind | None:
+    """What a file of PyTorch is, whatever its name ends in; None of anything else."""
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    with path.open("rb") as file:
+        start = file.read(2)
+    if start == b"PK" and _zip_names(path):  # of those that `kind_in` does not know
+        return FileKind("a saved model or checkpoint of PyTorch", EXPORT)
+    if start[:1] == b"\x80":
+        return FileKind("a pickle, such as torch.save wrote before version 1.6", EXPORT)
+    return FileKind("a safetensors file", EXPORT) if is_safetensors(path) else None
+
+
+def is_onnx(start: bytes) -> bool:
+    """Whether a file that begins so is an ONNX model: a version of the format, then a text or a number."""
+    return start[:1] == b"\x08" and b"\x01" <= start[1:2] < b"\x20" and start[2:3] in (b"\x12", b"\x1a", b":")
 
 
 def is_safetensors(path: Path) -> bool:

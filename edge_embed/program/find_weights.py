@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.inert_pickle import Inert, Items
-from edge_embed.program.stored_tensors import array_tensor, kind_of
+from edge_embed.program.stored_tensors import array_tensor, kind_of, unread_tensor
 from edge_embed.report.source import LeftOut
 
 _MOST_TENSORS = 1 << 18
@@ -37,6 +37,7 @@ class Checkpoint:
         metadata: what layers noted about themselves, by their paths.
         kinds: what the parts of the checkpoint are, by their names.
         parts: the part that each tensor lies in.
+        unread: what tensors that are not read are, by their paths.
         is_mapping: whether it is a state_dict or holds some, rather than a module or a tensor as a whole.
     """
 
@@ -45,6 +46,7 @@ class Checkpoint:
     metadata: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
     is_mapping: bool = False
 
     def under(self, prefix: str) -> dict[str, Tensor]:
@@ -99,6 +101,8 @@ def open_checkpoint(content: Any) -> Checkpoint:
                 raise BadInputError(f"holds more than {_MOST_TENSORS} tensors")
         elif isinstance(value, dict | list | tuple | Inert) and id(value) not in seen and depth < _MOST_DEPTH:
             seen.add(id(value))
+            if (kind := unread_tensor(value)) is not None:
+                found.unread[path] = kind
             inner = owner if owner >= 0 and _is_module(value) else len(seen)
             _note(found.metadata, path, value)
             for name, child in reversed(list(_children(value))):

@@ -12,7 +12,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 from edge_embed.program.capture import ExampleInputs, write_archive
 from edge_embed.program.checkpoint import read_checkpoint
-from edge_embed.program.file_kind import is_safetensors, kind_in
+from edge_embed.program.file_kind import is_onnx, is_safetensors, kind_in
 from edge_embed.program.find_weights import open_checkpoint
 from edge_embed.program.foreign_pickle import foreign_pickle, is_old_torch_save
 from edge_embed.program.input_spec import dimension_names, dynamic_shapes, make_examples
@@ -126,9 +126,7 @@ def _foreign(path: Path, start: bytes) -> str:
         )
     if is_safetensors(path):
         return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"
-    if path.suffix == ".onnx" or (
-        start[:1] == b"\x08" and 0 < start[1] < 32 and start[2:3] in (b"\x12", b"\x1a", b":")
-    ):
+    if path.suffix == ".onnx" or is_onnx(start):
         return f"is an ONNX file, exported already: {_SAVE_INSTEAD}"
     return f"is no saved model and no file of word vectors: {_SAVE_INSTEAD}"
 

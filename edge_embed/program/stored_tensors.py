@@ -108,7 +108,7 @@ class Tensors:
     ) -> Any:
         known = _NAMED_DTYPES.get(dtype.name) if isinstance(dtype, Named) else None
         if not isinstance(storage, StoredBytes) or known is None:
-            return Inert("torch.Tensor")
+            return Inert("torch.Tensor", (dtype,))
         return self._view(storage, known, offset, size, stride)
 
     def _of_class(self, rebuild: Any, kind: Any, arguments: Any, *_: Any) -> Any:
@@ -200,6 +200,25 @@ def kind_of(value: Any) -> str:
     if isinstance(value, Named):
         return value.name
     return "dict" if isinstance(value, Items) else "tensor" if isinstance(value, Tensor) else type(value).__name__
+
+
+def unread_tensor(value: Any) -> str | None:
+    """What a tensor that is not read is, in words; None of anything else."""
+    if not isinstance(value, Inert):
+        return None
+    if value.name != "torch.Tensor":
+        return _UNREAD.get(value.name)
+    known = bool(value.arguments) and isinstance(value.arguments[0], Named)
+    return value.arguments[0].name if known else "of no known type"
+
+
+_UNREAD = {
+    "torch._utils._rebuild_meta_tensor_no_storage": "on the meta device, without numbers",
+    "torch._utils._rebuild_nested_tensor": "nested",
+    "torch._utils._rebuild_qtensor": "quantised",
+    "torch._utils._rebuild_sparse_tensor": "sparse",
+    "torch._utils._rebuild_wrapper_subclass": "of a class of its own",
+}
 
 
 def _first(value: Any = None, *_: Any) -> Any:

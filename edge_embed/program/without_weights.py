@@ -10,6 +10,7 @@ from edge_embed.program.inert_pickle import Inert
 from edge_embed.program.kind import MATRIX
 
 _SAVE_WEIGHTS = "save them with torch.save(model.state_dict(), path)"
+_MAKE_PLAIN = "make dense ones in float32 of them where the model is loaded, and save its state_dict again"
 _MOST_DEPTH = 4
 _SHOWN = 5
 _OPTIMIZER = {"state", "param_groups"}  # keys of the state_dict of an optimizer of torch
@@ -29,6 +30,10 @@ def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
         is_matrix = content.ndim == 2 and content.is_floating_point()
         remedy = MATRIX if is_matrix else _SAVE_WEIGHTS
         return f"holds one tensor, {content.dtype} {list(content.shape)}, and no model: {remedy}"
+    if checkpoint.unread and not checkpoint.tensors:
+        names = [f"{path} ({kind})" for path, kind in checkpoint.unread.items()]
+        shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        return f"holds no tensors that are read here, but {shown}: {_MAKE_PLAIN}"
     if not checkpoint.tensors:
         return f"holds no tensors, and so no state_dict (but a {_kind(content)}): {_SAVE_WEIGHTS}"
     if isinstance(content, dict) and content.keys() >= _DEEPSPEED:

@@ -16,6 +16,7 @@
     warnings                    what the report that was replaced by this one has, and this one has not
     changes                     [Change] of settings, tables and versions since the baseline
     accept                      the command that makes this state the baseline, empty without one
+    acceptance                  what became of the baseline that was to be replaced, empty where none was
 
 Every number is finite or null. A later version of the schema may add keys; it changes `schema_version` when one changes
 its meaning or goes away.
@@ -180,6 +181,7 @@ class CheckReport(Shown):
         warnings: what the report that is replaced by this one has, and this one has not.
         changes: of settings, tables and versions since the baseline.
         accept: the command that makes this state the baseline, empty without one.
+        acceptance: what became of the baseline that was to be replaced, in words; empty where none was.
     """
 
     budget: Mapping[str, Any]
@@ -193,6 +195,7 @@ class CheckReport(Shown):
     warnings: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     accept: str = ""
+    acceptance: str = ""
 
     @property
     def passed(self) -> bool:
@@ -220,14 +223,18 @@ class CheckReport(Shown):
         failed = [finding for finding in self.findings if is_growth(finding)]
         if not failed:
             return list(self.findings)
-        words = growth_words(failed, self.changes, self.grown, self.accept)
         at = self.findings.index(failed[0])
-        merged = Finding("size", GROWTH_OF.split()[0], "failed", words)
+        merged = Finding("size", GROWTH_OF.split()[0], "failed", self.growth())
         return [
             merged if place == at else finding
             for place, finding in enumerate(self.findings)
             if place == at or not is_growth(finding)
         ]
+
+    def growth(self) -> str:
+        """By how much the model grew beyond what is allowed, why, and how to accept it; empty where it did not."""
+        failed = [finding for finding in self.findings if is_growth(finding)]
+        return growth_words(failed, self.changes, self.grown, self.accept) if failed else ""
 
     def reasons(self) -> list[str]:
         """As `failures`, of what is shown to people."""
@@ -235,9 +242,9 @@ class CheckReport(Shown):
 
     @property
     def note(self) -> str:
-        """Settings that changed since the baseline, where no finding says so."""
+        """Settings that changed since the baseline, where no finding says so, or what became of that."""
         told = any(map(is_growth, self.findings)) or not self.changes
-        return "" if told else f"changed since the baseline: {changed(self.changes)}"
+        return self.acceptance if told else f"changed since the baseline: {changed(self.changes)}"
 
     @property
     def verdict(self) -> str:

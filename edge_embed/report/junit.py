@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 from edge_embed.report.check import EXIT_CODES, CheckReport, Finding
+from edge_embed.report.growth import is_growth
 from edge_embed.report.words import plain
 
 
@@ -20,17 +21,17 @@ def to_junit(report: CheckReport) -> str:
         attributes = {"name": requirement} | {name: str(count) for name, count in counts.items()}
         suite = ElementTree.SubElement(suites, "testsuite", attributes)
         for finding in found:
-            _add_case(suite, finding)
+            _add_case(suite, finding, report.growth() if is_growth(finding) else "")
     ElementTree.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
-def _add_case(suite: ElementTree.Element, finding: Finding) -> None:
+def _add_case(suite: ElementTree.Element, finding: Finding, why: str) -> None:
     classname = f"edge-embed.{finding.requirement}"
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=plain(finding.name))
     detail = plain(finding.detail)
     if finding.status == "failed":
-        ElementTree.SubElement(case, "failure", type=finding.requirement, message=detail)
+        ElementTree.SubElement(case, "failure", type=finding.requirement, message=detail).text = plain(why) or None
     elif finding.is_missing:
         ElementTree.SubElement(case, "error", type="not run", message=detail)
     elif finding.status == "not run":

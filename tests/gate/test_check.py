@@ -82,13 +82,18 @@ class TestRegressions:
         assert "changed: table words: num_codes 16 -> 64;" in line
         command = f"edge-embed check --budget {with_baseline.budget} --accept"
         assert line.endswith(f"to accept it: {command}")
-        assert run(*command.split()[2:]).exit_code == 0
+        accepted = run(*command.split()[2:])
+        assert accepted.exit_code == 0
+        assert f"{with_baseline.folder / 'baseline.json'} is the new baseline: commit it" in accepted.stdout
         assert run("--budget", with_baseline.budget).exit_code == 0
 
     def test_accept_keeps_the_baseline_where_something_else_fails(self, with_baseline: Project) -> None:
         before = (with_baseline.folder / "baseline.json").read_bytes()
         with_baseline.flip_code_bit()
-        assert run("--budget", with_baseline.budget, "--accept").exit_code == 3
+        for options, stream in ((), "stdout"), (("--quiet",), "stderr"):
+            result = run("--budget", with_baseline.budget, "--accept", *options)
+            assert result.exit_code == 3
+            assert "baseline.json stays as it was: something other than growth" in getattr(result, stream)
         assert (with_baseline.folder / "baseline.json").read_bytes() == before
 
     def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
@@ -184,6 +189,9 @@ class TestReports:
         assert {suite.get("name"): suite.get("failures") for suite in suites} == {
             "parity": "0", "size": "3", "latency": "0",
         }  # fmt: skip
+        for failure in suites.iter("failure"):
+            assert "changed: no setting, no table and no version" in str(failure.text)
+            assert str(failure.text).endswith(f"edge-embed check --budget {with_baseline.budget} --accept")
         text = places["markdown"].read_text()
         assert text.startswith("### ❌ edge-embed check: 1 failed")
         assert "| metadata |" in text

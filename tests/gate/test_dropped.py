@@ -59,6 +59,7 @@ def test_what_a_baseline_has_must_be_looked_at_again(
     elif finding:
         (dropped,) = [found for found in report["findings"] if found["name"] == finding]
         assert dropped["status"] == "not run"
+        assert "(--accept)" in dropped["detail"]
 
 
 def test_allowing_what_cannot_be_measured_allows_no_dropped_metric(project: Project, earlier: Any) -> None:

@@ -81,7 +81,15 @@ def test_nothing_wrong_becomes_the_baseline(project: Project, run_pytest: Run) -
     done = run_pytest(UPDATE)
     assert done.ret == 1
     assert "parity: table words: stored rows" in done.stdout.str()
+    assert "baseline.json was not made: something other than growth fails" in done.stdout.str()
     assert "baseline.json" not in project.names
+
+
+def test_torch_traces_nothing_for_the_sake_of_the_log_that_pytest_keeps(project: Project, run_pytest: Run) -> None:
+    (project.folder / "test_model.py").write_text(TEST + "    assert False, 'the log is shown'\n")
+    done = run_pytest()
+    assert "the log is shown" in done.stdout.str()
+    assert "torch.__trace" not in done.stdout.str()
 
 
 def test_who_does_not_use_it_waits_for_nothing() -> None:

@@ -11,6 +11,7 @@ import zlib
 from functools import partial
 
 import numpy as np
+import onnx
 import pytest
 import torch
 import torch.distributed.checkpoint as distributed
@@ -161,3 +162,21 @@ def test_commands_say_what_lies_in_place_of_a_model(tmp_path, name):
     ):
         done = CliRunner().invoke(cli.main, command)
         assert (done.exit_code, "git lfs pull" in done.output) == (2, True), done.output
+
+
+def test_a_file_of_pytorch_where_a_runtime_file_is_expected_is_named(tmp_path):
+    layer = torch.nn.Embedding(3, 2)
+    torch.save(layer.state_dict(), tmp_path / "new.onnx")
+    torch.save(layer.state_dict(), tmp_path / "old.tflite", _use_new_zipfile_serialization=False)
+    (tmp_path / "weights.onnx").write_bytes(b"\x02" + bytes(7) + b"{}")
+    for name, kind in (("new.onnx", "PyTorch"), ("old.tflite", "a pickle"), ("weights.onnx", "a safetensors file")):
+        with pytest.raises(BadInputError, match=f"is .*{kind}.*edge-embed export"):
+            check_runtime_file(tmp_path / name)
+
+
+def test_an_onnx_model_is_inspected_whatever_its_name_ends_in(tmp_path):
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
+    for name in ("model.pt", "model.tflite", "model.safetensors"):
+        onnx.save(onnx.helper.make_model(graph), tmp_path / name)
+        assert inspect_file(tmp_path / name).kind == "onnx"

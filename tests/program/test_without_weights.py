@@ -25,6 +25,8 @@ CONTENTS = {
         {"optimizer_states": [optimizer_state()], "state_dict": {}},
     ],
     "holds no tensors, and so no state_dict": [{"epoch": 1}, [1, 2], {}, {"param_groups": [], "state": {}}],
+    r"read here, but w \(torch.float8_e5m2\): .*float32": [{"w": torch.ones(3, 2).to(torch.float8_e5m2)}],
+    r"read here, but m.w \(on the meta device, without numbers\)": [{"m": {"w": torch.ones(3, 2, device="meta")}}],
     r"holds one tensor, torch.float32 \[30, 8\], .*numpy.save": [torch.ones(30, 8)],
     r"holds one tensor, torch.uint8 \[5056\], .*torch.save\(model.state_dict\(\)": [torch.get_rng_state()],
     "a part of the optimizer state of DeepSpeed: .*zero_to_fp32.py": [

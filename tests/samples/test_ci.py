@@ -58,6 +58,23 @@ def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
     assert not WORKFLOW["jobs"]["check"]["runs-on"].endswith("latest")
 
 
+def test_a_base_without_a_model_and_an_exported_file_in_the_repository_stop_no_step(tmp_path: Path) -> None:
+    """The steps as GitHub runs them, with the command's own arguments printed in its place."""
+    (tmp_path / "edge-embed").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "git").write_text("#!/bin/sh\nmkdir .base\n")
+    for name in ("edge-embed", "git"):
+        (tmp_path / name).chmod(0o755)
+    shown = {}
+    for name in ("Export", "Export the base", "Check"):
+        command = ["bash", "-e", "-c", STEPS[name]["run"]]
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BASE": "first"}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=True)
+        shown[name] = done.stdout
+    assert shown["Export"].split()[-1] == "--force"
+    assert shown["Export the base"] == ""
+    assert "--base" not in shown["Check"]
+
+
 @pytest.mark.slow
 def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
     """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""
@@ -80,7 +97,7 @@ def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
     first, again = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     steps = [STEPS[name]["run"] for name in ("Export", "Export the base", "Check", "Summary")]
     commit = "git init --quiet . && git add edge-embed.toml model.pt && git commit --quiet --message first"
-    for text in (first, again, commit, "rm model.onnx", *steps, HOOK["entry"]):
+    for text in (first, again, commit, *steps, HOOK["entry"]):
         done = run(text)
         if done.returncode == 5:  # timing decides no test: this base is the same model
             continue
