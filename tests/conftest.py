@@ -62,10 +62,7 @@ def _operators_listed_once() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: the garbage collector need not look at it again and again, nor at the rest so often.
-
-    It took a fifth of the time of tests that export.
-    """
+    """What is imported by now is not looked at again: collecting garbage took a fifth of the time of tests that export."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
