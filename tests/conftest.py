@@ -62,7 +62,7 @@ def _operators_listed_once() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now is not looked at again: collecting garbage took a fifth of the time of tests that export."""
+    """Imports are not looked at again: collecting garbage took a fifth of the time of tests that export."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
