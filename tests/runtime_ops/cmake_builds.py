@@ -32,7 +32,8 @@ class CmakeBuilds:
     def build(self, *options: str, targets: Sequence[str] = ("all",)) -> Path:
         """The folder, where the targets are up to date; without targets it is configured alone."""
         if (options, targets) not in self._done:
-            folder = _FOLDER / hashlib.sha256("\0".join((*self._generator, *options)).encode()).hexdigest()[:16]
+            words = "\0".join((str(SOURCES), *self._generator, *options))  # the place too: a checkout may be copied
+            folder = _FOLDER / hashlib.sha256(words.encode()).hexdigest()[:16]
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder.with_suffix(".lock")):
                 if self._generator and not folder.exists():
