@@ -1,5 +1,6 @@
 // Runs the fuzz target without libFuzzer: on the files given, else on random inputs, the same in every run.
 // Usage: fuzz_x [FILE...]        or: fuzz_x --iterations N
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,10 @@ int RunRandom(long iterations) {
   std::mt19937 random(20261120);
   for (long i = 0; i < iterations; ++i) {
     std::vector<uint8_t> input(random() % 512);
-    for (uint8_t& byte : input) byte = static_cast<uint8_t>(random());
+    for (size_t at = 0; at < input.size(); at += sizeof(uint32_t)) {
+      const uint32_t bytes = static_cast<uint32_t>(random());
+      std::memcpy(input.data() + at, &bytes, std::min(sizeof(bytes), input.size() - at));
+    }
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
   std::printf("%ld inputs\n", iterations);

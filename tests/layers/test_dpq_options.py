@@ -183,7 +183,8 @@ def test_compiled_training_steps(options):
     plain = copy.deepcopy(layer)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     weight = torch.randn(12)
-    for size in (4, 7):
+    # Another number of ids compiles all of it again: for one of each variant.
+    for size in (4, 7) if options in (OPTIONS["dot"], OPTIONS["vq ema"]) else (7,):
         ids = torch.randint(0, 20, (2, size))
         (compiled(ids) * weight).sum().backward()
         (plain(ids) * weight).sum().backward()

@@ -1,5 +1,6 @@
 """Rows that are looked up by any operator, of any table that weights alone make up, are found and replaced."""
 
+import functools
 from collections.abc import Callable, Collection
 
 import pytest
@@ -107,6 +108,14 @@ TABLES: dict[str, Callable[[Weights], Tensor]] = {
 }
 
 
+@functools.cache
+def looked_up(use: str) -> tuple[Program, dict[str, Stored], Program]:
+    """A program of one of `LOOKUPS`, its packed tables, and the program with them."""
+    program = capture_program(Weights(LOOKUPS[use]), IDS)
+    stored = exact(program)
+    return program, stored, with_packed(program, stored)
+
+
 def _mostly_slow(cases: Collection[str], quick: Collection[str]) -> list[object]:
     return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
@@ -116,10 +125,8 @@ QUICK_LOOKUPS = ("index", "index of columns", "index in the middle", "index_sele
 
 @pytest.mark.parametrize("use", _mostly_slow(LOOKUPS, QUICK_LOOKUPS))
 def test_lookup_by_any_operator_is_packed(use: str) -> None:
-    program = capture_program(Weights(LOOKUPS[use]), IDS)
-    stored = exact(program)
+    program, stored, small = looked_up(use)
     assert len(stored) == 1
-    small = with_packed(program, stored)
     assert len(lower_program(small).tables) == 1
     for ids in (IDS, *OTHERS):
         torch.testing.assert_close(small.run(ids), program.run(ids), rtol=1e-4, atol=1e-5)
@@ -163,14 +170,10 @@ def test_single_id_of_rank_0_gives_a_row(use: str) -> None:
         assert got.shape == (D,)
         torch.testing.assert_close(expected, module(torch.tensor(ids)))
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    for bad in (N, -N - 1) if use == "index" else ():
+        with pytest.raises(BadInputError, match="out of range"):
+            small.run(torch.tensor(bad))
     assert len(lower_program(small).tables) == 1
-
-
-@pytest.mark.parametrize("ids", [N, -N - 1])
-def test_single_id_out_of_range_is_refused(ids: int) -> None:
-    program = capture_program(Weights(LOOKUPS["index"]), torch.tensor(3))
-    with pytest.raises(BadInputError, match="out of range"):
-        with_packed(program, exact(program)).run(torch.tensor(ids))
 
 
 def test_number_in_a_vector_of_one_gives_a_row() -> None:
@@ -189,17 +192,16 @@ def test_number_that_takes_no_row_is_refused_with_the_remedy(use: Use) -> None:
 
 @pytest.mark.parametrize("ids", [-1, -N])
 def test_negative_id_counts_from_the_end(ids: int) -> None:
-    program = capture_program(Weights(LOOKUPS["index"]), IDS)
-    small, given = with_packed(program, exact(program)), torch.full((1, 1), ids)
+    program, _, small = looked_up("index")
+    given = torch.full((1, 1), ids)
     torch.testing.assert_close(small.run(given), program.run(given), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("use", ["index", "one_hot", "index_select", "gather"])
 @pytest.mark.parametrize("ids", [N, -N - 1])
 def test_id_out_of_range_is_refused(use: str, ids: int) -> None:
-    program = capture_program(Weights(LOOKUPS[use]), IDS)
     with pytest.raises(BadInputError, match="out of range"):
-        with_packed(program, exact(program)).run(torch.full((1, 1), ids))
+        looked_up(use)[2].run(torch.full((1, 1), ids))
 
 
 def test_id_outside_a_comparison_gives_zeros() -> None:
@@ -282,10 +284,16 @@ LEFT: dict[str, tuple[Use, str]] = {
 }
 
 
+def test_weights_of_which_nothing_is_looked_up_are_no_tables() -> None:
+    def use(model: Weights, ids: Tensor) -> tuple[Tensor, ...]:
+        return tuple(taken(model, ids) for taken, _ in LEFT.values())
+
+    assert program_tables(capture_program(Weights(use), IDS)) == []  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("use", LEFT)
 def test_what_is_no_lookup_is_no_table(use: str) -> None:
     taken, operator = LEFT[use]
-    assert program_tables(capture_program(Weights(taken), IDS)) == []
     both = capture_program(Weights(lambda model, ids: (taken(model, ids), model.words[ids])), IDS)  # type: ignore[arg-type,return-value]
     (table,) = program_tables(both)
     for part in (operator, "words", "960 bytes", "look"):

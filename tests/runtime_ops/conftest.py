@@ -1,9 +1,6 @@
 """CMake builds of ``runtime_ops``, and the tables that tests of its operators are about."""
 
-import functools
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +9,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from cmake_builds import CmakeBuilds
 from ort_nodes import TABLES, DpqTable, Table
 from tflite_runtimes import TfliteRuntime, start
 
 from edge_embed.targets.tflite.runtimes import TARGETS
-
-SOURCES = Path(__file__).resolve().parents[2] / "runtime_ops"
 
 
 @pytest.fixture
@@ -40,25 +36,13 @@ def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def cmake_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function that builds ``runtime_ops`` with the options given, once, and returns the build folder."""
+def cmake_build() -> Callable[..., Path]:
+    """A function that builds ``runtime_ops`` with the options given, and returns the build folder (`CmakeBuilds`)."""
     beside = Path(sys.executable).parent / "cmake"
     cmake = str(beside) if beside.exists() else shutil.which("cmake")
     if cmake is None:
         pytest.skip("no cmake: install the package with its [dev] extra")
-
-    def run(*command: str | Path) -> None:
-        done = subprocess.run(command, text=True, capture_output=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    @functools.cache
-    def build(*options: str) -> Path:
-        folder = tmp_path_factory.mktemp("runtime_ops")
-        run(cmake, "-S", SOURCES, "-B", folder, *options)
-        run(cmake, "--build", folder, "--parallel", str(os.cpu_count()))
-        return folder
-
-    return build
+    return CmakeBuilds(cmake).build
 
 
 @pytest.fixture(scope="session")
@@ -77,4 +61,5 @@ def arm64_build(cmake_build: Callable[..., Path]) -> Path:
         "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
         f"-DCMAKE_CXX_COMPILER={compiler}",
         f"-DCMAKE_CROSSCOMPILING_EMULATOR={emulator};-L;/usr/aarch64-linux-gnu",
+        targets=("all", "count_kernels"),
     )

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cmake_builds import AS_INSTALLED
 
 
 def run_ctest(build: Path) -> str:
@@ -22,7 +23,7 @@ def run_ctest(build: Path) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 def test_cpp(cmake_build):
-    output = run_ctest(cmake_build("-DEDGE_EMBED_TESTS=ON"))
+    output = run_ctest(cmake_build(*AS_INSTALLED))
     for name in [
         "test_dpq_gather",
         "test_ant_gather",

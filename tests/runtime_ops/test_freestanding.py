@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from cmake_builds import AS_INSTALLED
 from ort_nodes import assert_close, open_session, run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library is built and read")
@@ -14,8 +15,30 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library 
 
 @pytest.fixture(scope="module")
 def library(cmake_build):
-    folder = cmake_build("-DEDGE_EMBED_FREESTANDING=ON", "-DEDGE_EMBED_TESTS=OFF")
-    return folder / "libedge_embed_ops.so"
+    """The one of the C++ tests: it takes long to compile, and the option gives the same, as a test below says."""
+    folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
+    return folder / "tests" / "libedge_embed_ops_freestanding.so"
+
+
+def rules_of(folder, target, place):
+    """What `ninja` would run to make an object or library of a target, without folders and the name of the target."""
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        pytest.skip("ninja is missing, whose commands are compared")
+    library = f"{place}lib{target}.so"
+    done = subprocess.run([ninja, "-C", folder, "-t", "commands", library], text=True, capture_output=True, check=True)
+    lines = done.stdout.replace(str(folder), "").replace(f"{place}CMakeFiles/{target}.dir/__/", "OBJECTS/")
+    lines = lines.replace(f"CMakeFiles/{target}.dir/", "OBJECTS/").replace(target, "TARGET").replace(place, "")
+    return sorted(line for line in lines.splitlines() if "OBJECTS" in line)
+
+
+def test_the_option_compiles_and_links_as_the_tests_do(cmake_build):
+    alone = cmake_build("-DEDGE_EMBED_FREESTANDING=ON", "-DEDGE_EMBED_TESTS=OFF", targets=())
+    tested = cmake_build(*AS_INSTALLED, targets=())
+    commands = rules_of(alone, "edge_embed_ops", "")
+    assert sum("-ffreestanding" in command for command in commands) > 10
+    assert any("-nostdlib" in command for command in commands)
+    assert commands == rules_of(tested, "edge_embed_ops_freestanding", "tests/")
 
 
 def test_it_needs_nothing(library):

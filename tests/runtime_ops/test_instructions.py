@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from cmake_builds import AS_INSTALLED
 
 from edge_embed.runtime.library import installed_path
 
@@ -73,7 +74,7 @@ def count(emulator, build, plugin, out, **variables):
 def test_instructions_of_arm64_and_avx2(cmake_build, arm64_build, tmp_path):
     if shutil.which("qemu-x86_64") is None:
         pytest.skip("qemu-x86_64 is missing (Debian: apt-get install qemu-user)")
-    build = cmake_build("-DEDGE_EMBED_TESTS=ON")
+    build = cmake_build(*AS_INSTALLED, targets=("count_kernels",))
     plugin, out = installed_path("edge_embed_count"), tmp_path / "counts"
     loads = subprocess.run(
         ["qemu-x86_64", "-plugin", f"{plugin},out={out}", "/bin/true"], text=True, capture_output=True, check=False

@@ -2,6 +2,8 @@
 
 import io
 import re
+import shutil
+from dataclasses import replace
 
 import onnx
 import pytest
@@ -16,6 +18,8 @@ from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
 from edge_embed.validation.validate import ValidationOptions, validate_export
+
+from .conftest import export_model
 
 N, D = 300, 24
 WAYS = ("library", "portable", "reference")
@@ -47,17 +51,35 @@ class Head(nn.Module):
         return self.output(hidden)
 
 
+class Heads(nn.ModuleList):
+    """Tables that are heads only, of the same states."""
+
+    def __init__(self, tables: list[nn.Module]) -> None:
+        super().__init__(map(Head, tables))
+
+    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(head(hidden) for head in self)
+
+
 def of_nodes(path) -> list[tuple[str, list[int]]]:
     nodes = [node for node in onnx.load(path).graph.node if node.domain == "edge_embed"]
     return sorted((node.op_type, [item.i for item in node.attribute if item.name == "memory_bytes"]) for node in nodes)
 
 
-@pytest.fixture
-def exported(export):
-    made = export(Model())
-    path = made.path.with_name("merged.onnx")
-    made.file = export_onnx(made.lowered, path, memory_megabytes=3)
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    torch.manual_seed(0)
+    made = export_model(tmp_path_factory.mktemp("merged"), Model())
+    made.file = export_onnx(made.lowered, made.path.with_name("merged.onnx"), memory_megabytes=3)
     return made
+
+
+@pytest.fixture
+def exported(merged, tmp_path):
+    """Copies of the files, for tests that change them: ``model.onnx``, which asks for nothing, and ``merged.onnx``."""
+    for name in ("model.onnx", "merged.onnx"):
+        shutil.copy(merged.path.with_name(name), tmp_path)
+    return replace(merged, file=replace(merged.file, files=(tmp_path / "merged.onnx",)), _runners={})
 
 
 def test_nodes_that_make_rows_have_it_and_bodies_do_not_change(export, exported):
@@ -134,19 +156,20 @@ def test_reports_tell_what_a_session_takes_for_every_node(exported):
     assert f", a session up to {2 * each / 1024:.1f} KiB more" in console.file.getvalue()
 
 
-@pytest.mark.parametrize(("num_codes", "blocks"), [(16, 19 * 2 * 64), (9, 19 * 2 * 64), (8, 0), (17, 0)])
-def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(export, num_codes, blocks):
-    made = export(Head(edge_embed.DPQEmbedding(N, D, num_codes, 12)), torch.randn(2, D))  # 19 blocks, 6 bytes a row
+def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(tmp_path):
+    tables = [edge_embed.DPQEmbedding(N, D, num_codes, 12) for num_codes in (16, 9, 8, 17)]
+    lowered = edge_embed.lower(Heads(tables), torch.randn(2, D))
+    blocks = {f"{at}.words": 19 * 2 * 64 if table.num_codes in (9, 16) else 0 for at, table in enumerate(tables)}
     found = {}
     for megabytes in (None, 0, 1):
-        file = export_onnx(made.lowered, made.path, force=True, memory_megabytes=megabytes)
-        (table,) = inspect_file(made.path).tables
-        assert file.session_bytes == {"words": table.session_bytes}
-        found[megabytes] = (table.session_bytes, of_nodes(made.path))
+        path = tmp_path / f"{megabytes}.onnx"
+        file = export_onnx(lowered, path, memory_megabytes=megabytes)
+        assert file.session_bytes == {table.name: table.session_bytes for table in inspect_file(path).tables}
+        found[megabytes] = (file.session_bytes, of_nodes(path))
     assert found == {
-        None: (blocks, [("DPQLogits", [])]),
-        0: (0, [("DPQLogits", [0])]),
-        1: (blocks, [("DPQLogits", [1 << 20])]),
+        None: (blocks, 4 * [("DPQLogits", [])]),
+        0: (dict.fromkeys(blocks, 0), 4 * [("DPQLogits", [0])]),
+        1: (blocks, 4 * [("DPQLogits", [1 << 20])]),
     }
 
 
@@ -181,13 +204,14 @@ def test_too_few_megabytes_for_a_table_are_reported_with_those_that_serve(tmp_pa
         assert exported(nothing)[1] == []
 
 
-def test_megabytes_for_nothing_are_refused(export, make_table, tmp_path):
+def test_megabytes_for_nothing_are_refused(make_table, tmp_path):
     tables = edge_embed.TTEmbedding(N, D, rank=4), edge_embed.ANTEmbedding(N, D, 8)
-    for made in (export(make_table()), *(export(Head(table), torch.randn(2, D)) for table in tables)):
+    models = (make_table(), torch.tensor([[1]])), *((Head(table), torch.randn(2, D)) for table in tables)
+    for lowered in (edge_embed.lower(model, example) for model, example in models):
         with pytest.raises(BadInputError, match="memory_megabytes: no session takes memory for the tables"):
-            export_onnx(made.lowered, tmp_path / "x.onnx", memory_megabytes=1)
+            export_onnx(lowered, tmp_path / "x.onnx", memory_megabytes=1)
         assert not (tmp_path / "x.onnx").exists()
-        export_onnx(made.lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # asks for nothing
+        export_onnx(lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # asks for nothing
 
 
 @pytest.mark.parametrize("megabytes", [-1, 1 << 43, 1.5])

@@ -29,6 +29,7 @@ pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is no
 class Exported:
     """An exported file beside the model it came from."""
 
+    model: nn.Module
     lowered: LoweredProgram
     file: ExportedFile
 
@@ -73,21 +74,41 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+def export_model(folder: Path, model: nn.Module, example: Any = None, tflite_table: str = "auto",
+                 tflite_sizes: Any = None, **options: Any) -> Exported:  # fmt: skip
+    with (folder / "model.pt").open("wb") as file:
+        example = torch.tensor([[1, 2, 3], [4, 5, 0]]) if example is None else example
+        write_archive(model, file, example, **options)
+    lowered = lower_program(read_program(folder / "model.pt"))
+    return Exported(model, lowered, export_tflite(lowered, folder / "model.tflite", tflite_table, tflite_sizes))
+
+
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Exported]:
     """A function: module and example inputs -> exported file, in a folder of its own."""
     numbers = itertools.count()
 
-    def run(
-        model: nn.Module, example: Any = None, tflite_table: str = "auto", tflite_sizes: Any = None, **options: Any
-    ) -> Exported:
+    def run(*arguments: Any, **options: Any) -> Exported:
         folder = tmp_path / f"export{next(numbers)}"
         folder.mkdir()
-        with (folder / "model.pt").open("wb") as file:
-            example = torch.tensor([[1, 2, 3], [4, 5, 0]]) if example is None else example
-            write_archive(model, file, example, **options)
-        lowered = lower_program(read_program(folder / "model.pt"))
-        return Exported(lowered, export_tflite(lowered, folder / "model.tflite", tflite_table, tflite_sizes))
+        return export_model(folder, *arguments, **options)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def export_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported]:
+    """A function: words for a model, and what makes it with its example inputs -> exported file.
+
+    Tests of a module that ask with the same words, such as one for each runtime, read one file.
+    """
+    made: dict[Any, Exported] = {}
+
+    def run(words: Any, make: Callable[[], tuple[Any, ...]]) -> Exported:
+        if words not in made:
+            torch.manual_seed(0)
+            made[words] = export_model(tmp_path_factory.mktemp("once"), *make())
+        return made[words]
 
     return run
 

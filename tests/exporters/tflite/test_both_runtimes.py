@@ -36,9 +36,18 @@ def tables():
     yield "tr", edge_embed.TREmbedding(20, 12, rank=2, padding_idx=0)
 
 
-@pytest.mark.parametrize("layer", [pytest.param(layer, id=name) for name, layer in tables()])
-def test_rows(export, run_file, layer):
-    exported = export(layer)
+LAYERS = dict(tables())
+MODES = ("sum", "mean", "max")
+
+
+def bag_and_example(mode):
+    layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
+    return layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2]))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_rows(export_once, run_file, name):
+    exported = export_once(name, lambda: (LAYERS[name],))
     *found, negative, beyond, wrapped = run_file(exported.path, [{"ids": ids} for ids in (*IDS, *BAD)])
     for ids, (rows,) in zip(IDS, found, strict=True):
         exact = exported.table.rows_float64(ids)
@@ -53,17 +62,16 @@ def test_rows(export, run_file, layer):
         assert "gather" in refusal.lower()
 
 
-def test_one_bag_a_row(export, run_file):
-    exported = export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode="sum"))
+def test_one_bag_a_row(export_once, run_file):
+    exported = export_once("bag of a row", lambda: (edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode="sum"),))
     for ids, (bags,) in zip(IDS, run_file(exported.path, [{"ids": ids} for ids in IDS]), strict=True):
         values, magnitudes = bag(exported.table, ids.reshape(-1), ids.shape[1] * np.arange(len(ids) + 1), "sum")
         assert (np.abs(bags - values) <= 1e-6 * magnitudes).all()
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags(export, run_file, mode):
-    layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
-    exported = export(layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2])))
+@pytest.mark.parametrize("mode", MODES)
+def test_bags(export_once, run_file, mode):
+    exported = export_once(mode, lambda: bag_and_example(mode))
     ids, offsets = np.arange(12) % 7, np.array([0, 3, 3])
     (bags,), refusal = run_file(exported.path, [{"ids": ids, "offsets": at} for at in (offsets, offsets + 1)])
     values, magnitudes = bag(exported.table, ids, [*offsets, 12], mode)
@@ -71,8 +79,8 @@ def test_bags(export, run_file, mode):
     assert "gather" in refusal.lower()
 
 
-def test_the_sparse_layout_of_ant(run_file, tmp_path, export):
-    packed = export(edge_embed.ANTEmbedding(20, 12, 5)).table
+def test_the_sparse_layout_of_ant(run_file, tmp_path, export_once):
+    packed = export_once("ant", lambda: (LAYERS["ant"],)).table
     graph = Graph()
     result = ANT.rows(graph, "table", packed, graph.input("ids", "int32", (-1,)), "csr")
     graph.write(tmp_path / "model.tflite", {"rows": result}, {})
@@ -93,14 +101,13 @@ def test_integers_that_do_not_fit_are_refused(run_file, tmp_path):
     assert all("gather" in refusal.lower() for refusal in refusals)
 
 
-def test_these_files_contain_every_operator_that_an_export_can(export):
+def test_these_files_contain_every_operator_that_an_export_can(export, export_once):
     """So that none is in the list that was never run on both."""
     found = set()
-    for _, layer in tables():
-        found |= export(layer).content.operators.keys()
-    for mode in ("sum", "mean", "max"):
-        layer = edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode=mode, padding_idx=0)
-        found |= export(layer, (torch.tensor([1, 2, 3]), torch.tensor([0, 2]))).content.operators.keys()
+    for name, layer in LAYERS.items():
+        found |= export_once(name, lambda layer=layer: (layer,)).content.operators.keys()
+    for mode in MODES:
+        found |= export_once(mode, lambda mode=mode: bag_and_example(mode)).content.operators.keys()
     found |= export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4)).content.operators.keys()
     # Of heads: tests/exporters/tflite/test_heads.py.
     found |= export(Best(), torch.ones(2, 12)).content.operators.keys()

@@ -71,8 +71,10 @@ def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, 
     assert read_foreign(small).attached[0][0][1] == b"a\nb\n"
 
 
-@pytest.mark.parametrize("value_type", ["float16", "float32"])
-@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (2, 1, 3)])
+# Every rank, and each type with few and with many of them.
+@pytest.mark.parametrize(
+    ("shape", "value_type"), [((), "float16"), ((4,), "float32"), ((2, 4), "float32"), ((2, 1, 3), "float16")]
+)
 def test_rotated_rows_of_a_saved_model_stay_dynamic(value_type, shape, tmp_path):
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
     edge_embed.save(model, tmp_path / "dense.pt", torch.zeros(shape, dtype=torch.int64))

@@ -35,9 +35,9 @@ def hidden(*leading):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("n", [7, 4096, 4097])  # rows are decoded in blocks of 4,096
-def test_logits(export, run_file, name, n):
+def test_logits(export_once, run_file, name, n):
     states = hidden(2, 3)
-    exported = export(Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states))
+    exported = export_once((name, n), lambda: (Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states)))
     ((found,),) = run_file(exported.path, [{"hidden": states}])
     values, magnitudes = logits(exported.table, states)
     assert found.shape == (2, 3, n)
@@ -45,19 +45,19 @@ def test_logits(export, run_file, name, n):
     assert not found[..., 2].any()
 
 
-def test_one_state_alone(export, run_file):
-    exported = export(Head(LAYERS["dpq"](20)), torch.ones(12))
+def test_one_state_alone(export_once, run_file):
+    exported = export_once("one state", lambda: (Head(LAYERS["dpq"](20)), torch.ones(12)))
     ((found,),) = run_file(exported.path, [{"hidden": hidden()}])
     values, magnitudes = logits(exported.table, hidden())
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_the_largest_logits(export, run_file, bias):
-    model, states = Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), hidden(4)
-    exported = export(model, torch.from_numpy(states))
+def test_the_largest_logits(export_once, run_file, bias):
+    states = hidden(4)
+    exported = export_once(bias, lambda: (Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), torch.from_numpy(states)))
     ((values, ids),) = run_file(exported.path, [{"hidden": states}])
-    added = model.output.bias.detach().numpy() if bias else np.zeros(5000)
+    added = exported.model.output.bias.detach().numpy() if bias else np.zeros(5000)
     every, magnitudes = logits(exported.table, states)
     every, magnitudes = every + added, magnitudes + np.abs(added)
     rounding = 1e-6 * np.take_along_axis(magnitudes, ids, 1)
@@ -67,15 +67,15 @@ def test_the_largest_logits(export, run_file, bias):
     assert all(len(set(row)) == 9 for row in ids.tolist())
 
 
-def test_equal_logits_come_by_the_lowest_id(export, run_file):
-    exported = export(Head(LAYERS["dpq"](5000), k=3), torch.ones(2, 12))
+def test_equal_logits_come_by_the_lowest_id(export_once, run_file):
+    exported = export_once("best", lambda: (Head(LAYERS["dpq"](5000), k=3), torch.ones(2, 12)))
     ((values, ids),) = run_file(exported.path, [{"hidden": np.zeros((2, 12), np.float32)}])
     assert not values.any()
     assert (ids == [0, 1, 2]).all()
 
 
-def test_states_that_are_no_numbers_stay_so(export, run_file):
-    exported = export(Head(LAYERS["dpq"](20)), torch.ones(2, 12))
+def test_states_that_are_no_numbers_stay_so(export_once, run_file):
+    exported = export_once("no numbers", lambda: (Head(LAYERS["dpq"](20)), torch.ones(2, 12)))
     states = hidden(2)
     states[0, 0] = np.nan
     ((found,),) = run_file(exported.path, [{"hidden": states}])

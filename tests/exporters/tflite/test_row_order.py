@@ -22,8 +22,8 @@ IDS = np.array([[0, 3, 29], [7, 0, 1]])
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows(export, run_file, name, dtype):
-    exported = export(LAYERS[name](), torch.from_numpy(IDS.astype(dtype)))
+def test_rows(export_once, run_file, name, dtype):
+    exported = export_once((name, dtype), lambda: (LAYERS[name](), torch.from_numpy(IDS.astype(dtype))))
     feeds = [{"ids": IDS.astype(dtype)}, *({"ids": np.array([[0, wrong]], dtype)} for wrong in (-1, N))]
     (found,), *refused = run_file(exported.path, feeds)
     assert (np.abs(found - exported.table.rows_float64(IDS)) <= 1e-6 * exported.table.magnitudes(IDS)).all()
@@ -32,9 +32,13 @@ def test_rows(export, run_file, name, dtype):
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags(export, run_file, mode):
-    layer = edge_embed.TTEmbeddingBag(N, D, 3, padding_idx=PADDING, row_order=ORDER, mode=mode)
-    exported = export(layer, torch.from_numpy(IDS))
+def test_bags(export_once, run_file, mode):
+    def make():
+        return edge_embed.TTEmbeddingBag(N, D, 3, padding_idx=PADDING, row_order=ORDER, mode=mode), torch.from_numpy(
+            IDS
+        )
+
+    exported = export_once(mode, make)
     ((found,),) = run_file(exported.path, [{"ids": IDS}])
     values, magnitudes = bag(exported.table, IDS.reshape(-1), [0, 3, 6], mode)
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
@@ -53,20 +57,19 @@ class Head(nn.Module):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_heads(export, run_file, name, bias):
+def test_heads(export_once, run_file, name, bias):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     states = np.random.default_rng(0).normal(size=(2, D)).astype(np.float32)
-    model = Head(LAYERS[name](), bias)
-    exported = export(model, torch.from_numpy(states))
+    exported = export_once((name, bias), lambda: (Head(LAYERS[name](), bias), torch.from_numpy(states)))
     ((scores, top, ids),) = run_file(exported.path, [{"hidden": states}])
-    added = model.output.bias.detach().numpy() if bias else np.zeros(N, np.float32)
+    added = exported.model.output.bias.detach().numpy() if bias else np.zeros(N, np.float32)
     values, magnitudes = logits(exported.table, states)
     assert (np.abs(scores - values - added) <= 1e-6 * (magnitudes + np.abs(added))).all()
     np.testing.assert_array_equal(ids, topk(exported.table, states, 4, added)[1])
     np.testing.assert_array_equal(top, np.take_along_axis(scores, ids, 1))
 
 
-def test_equal_logits_come_by_the_lowest_id(export, run_file):
+def test_equal_logits_come_by_the_lowest_id(export_once, run_file):
     """Not by the lowest row: the delegate is asked for logits, and the largest are found behind it."""
 
     class Best(nn.Module):
@@ -77,19 +80,19 @@ def test_equal_logits_come_by_the_lowest_id(export, run_file):
         def forward(self, hidden):
             return self.output.topk(hidden, 5)
 
-    exported = export(Best(), torch.ones(2, D))
+    exported = export_once("best", lambda: (Best(), torch.ones(2, D)))
     ((values, ids),) = run_file(exported.path, [{"hidden": np.zeros((2, D), np.float32)}])
     assert not values.any()
     np.testing.assert_array_equal(ids, [range(5)] * 2)
 
 
-def test_the_delegate_takes_over_the_plain_use_behind_the_gather(export):
-    line = export(LAYERS["tt"]()).content.metadata[DELEGATE_KEY].splitlines()[1]
+def test_the_delegate_takes_over_the_plain_use_behind_the_gather(export_once):
+    line = export_once("tt", lambda: (LAYERS["tt"](),)).content.metadata[DELEGATE_KEY].splitlines()[1]
     assert line.startswith("rows tt ids=gather_")
 
 
-def test_the_file_keeps_the_table(export):
+def test_the_file_keeps_the_table(export_once):
     """Its size too: the order is 4 bytes a row there."""
-    exported = export(LAYERS["tt"]())
+    exported = export_once("tt", lambda: (LAYERS["tt"](),))
     stored = exported.content.tensors["embedding.row_order"]
     np.testing.assert_array_equal(stored.view(np.int32), exported.table.tensors()["row_order"])

@@ -42,14 +42,11 @@ TABLES = {  # by how codes become rows: a byte each, pairs of a byte, across byt
 }
 
 
-@pytest.fixture(params=TABLES)
-def table(request: pytest.FixtureRequest) -> PackedDPQ:
-    return TABLES[request.param]
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows(export, run_file, table, dtype):
-    exported = export(ScaledDPQEmbedding(table), torch.from_numpy(IDS.astype(dtype)))
+@pytest.mark.parametrize("name", TABLES)
+def test_rows(export_once, run_file, name, dtype):
+    table = TABLES[name]
+    exported = export_once((name, dtype), lambda: (ScaledDPQEmbedding(table), torch.from_numpy(IDS.astype(dtype))))
     feeds = [{"ids": IDS.astype(dtype)}, *({"ids": np.array([[0, wrong]], dtype)} for wrong in (-1, N))]
     (found,), *refused = run_file(exported.path, feeds)
     assert found.astype(np.float32).tobytes() == table.rows(IDS).astype(np.float32).tobytes()
@@ -57,9 +54,9 @@ def test_rows(export, run_file, table, dtype):
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags(export, run_file, mode):
+def test_bags(export_once, run_file, mode):
     table = TABLES["direct"]
-    exported = export(ScaledDPQEmbeddingBag(table, mode=mode), torch.from_numpy(IDS))
+    exported = export_once(mode, lambda: (ScaledDPQEmbeddingBag(table, mode=mode), torch.from_numpy(IDS)))
     ((found,),) = run_file(exported.path, [{"ids": IDS}])
     values, magnitudes = bag(table, IDS.reshape(-1), [0, 3, 6], mode)
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
@@ -74,10 +71,12 @@ class Head(nn.Module):
         return self.output(hidden), *self.output.topk(hidden, 4)
 
 
-def test_heads(export, run_file, table):
+@pytest.mark.parametrize("name", TABLES)
+def test_heads(export_once, run_file, name):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+    table = TABLES[name]
     states = np.random.default_rng(0).normal(size=(2, table.embedding_dim)).astype(np.float32)
-    exported = export(Head(ScaledDPQEmbedding(table)), torch.from_numpy(states))
+    exported = export_once((name, "head"), lambda: (Head(ScaledDPQEmbedding(table)), torch.from_numpy(states)))
     ((scores, top, ids),) = run_file(exported.path, [{"hidden": states}])
     values, magnitudes = logits(table, states)
     assert (np.abs(scores - values) <= 1e-6 * magnitudes).all()
@@ -85,13 +84,13 @@ def test_heads(export, run_file, table):
     np.testing.assert_array_equal(top, np.take_along_axis(scores, ids, 1))
 
 
-def test_the_delegate_is_not_asked_for_what_no_kernel_does(export):
-    content = export(ScaledDPQEmbedding(TABLES["direct"])).content
+def test_the_delegate_is_not_asked_for_what_no_kernel_does(export_once):
+    content = export_once("direct", lambda: (ScaledDPQEmbedding(TABLES["direct"]),)).content
     assert content.metadata[DELEGATE_KEY].splitlines()[1:] == []
 
 
-def test_the_file_keeps_the_table(export):
-    exported = export(ScaledDPQEmbedding(TABLES["direct"]))
+def test_the_file_keeps_the_table(export_once):
+    exported = export_once("direct", lambda: (ScaledDPQEmbedding(TABLES["direct"]),))
     for name in ("row_scale_codes", "row_scales"):
         stored = exported.content.tensors[f"embedding.{name}"]
         np.testing.assert_array_equal(stored.view(exported.table.tensors()[name].dtype), exported.table.tensors()[name])

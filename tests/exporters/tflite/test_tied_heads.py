@@ -101,8 +101,7 @@ def test_tied_head_of_a_file_without_fixed_sizes_takes_other_sizes(form, make_pa
         np.testing.assert_allclose(answers(tmp_path / "out.tflite", ids), answers(expected, ids), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["BATCH_MATMUL", "that keeps three axes"])
-@pytest.mark.parametrize("method", ["dpq", "opq"])
+@pytest.mark.parametrize(("method", "form"), [("dpq", "that keeps three axes"), ("opq", "BATCH_MATMUL")])
 def test_compressed_tied_table_validates_against_its_original(form, method, tmp_path):
     pytest.importorskip("faiss", reason="faiss is missing: pip install 'edge-embed[compress]'")
     source, output = write_foreign(tmp_path / "in.tflite", make=FORMS[form]), tmp_path / "out.tflite"

@@ -1,10 +1,11 @@
 """Tokenizers of every kind, trained on a few hundred words; nothing is downloaded."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ pytest.importorskip("onnxruntime_extensions", reason="an extra is missing: pip i
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
+from edge_embed.validation import tokenizer as tokenizer_check
 from edge_embed.validation.tokenizer_texts import HARD
 
 ROWS = 700
@@ -91,6 +93,23 @@ class Mean(nn.Module):
 
 
 MEAN_EXAMPLE = {"ids": torch.tensor([[1, 2, 3], [4, 5, 6]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _same_texts_run_once() -> Iterator[None]:
+    """Every export runs its tokenizer on hundreds of texts in a process of its own: here once for each."""
+    run, found = tokenizer_check._run, dict[tuple[object, ...], list[dict[str, Any]]]()
+
+    def run_once(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any]]:
+        program = tokenizer_check.tokenizer_run.__file__
+        words = program, model.SerializeToString(deterministic=True), json.dumps(batches)
+        if words not in found:
+            found[words] = run(model, batches)
+        return found[words]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer_check, "_run", run_once)
+        yield
 
 
 @pytest.fixture(scope="session")
