@@ -1,4 +1,7 @@
-"""What every test relies on: property tests that find the same examples, small tensors on one thread."""
+"""What every test relies on: property tests that find the same examples, small tensors on one thread.
+
+What many tests would do again for the same input is done once a process.
+"""
 
 import copy
 import functools
@@ -48,4 +51,29 @@ def _opened_here() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "run_opens", run_here)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _operators_listed_once() -> Iterator[None]:
+    """Each lowering by torch asks for the operators of C++ anew, once a namespace; no test adds one."""
+    from torch._export import utils
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "_materialize_cpp_cia_ops", functools.cache(utils._materialize_cpp_cia_ops))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _same_input_same_result() -> Iterator[None]:
+    """A validation exports again, to compare, and measures a session in a process: once for each input."""
+    from edge_embed.gate import base
+    from edge_embed.validation import as_exported, size
+
+    from .once import same_program_written_once, same_session_measured_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(as_exported, "written_by_export", same_program_written_once)
+        patch.setattr(size, "measure_fresh", same_session_measured_once)
+        patch.setattr(base, "measure_fresh", same_session_measured_once)
         yield
