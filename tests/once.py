@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from torch import Tensor
 from edge_embed.exporters.exported import metadata_of
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.targets.target import Feeds, RunOptions
+from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
 from edge_embed.validation.fresh import Fresh, measure_fresh
 from edge_embed.validation.written import Written, written_by_export
 
@@ -23,6 +25,8 @@ _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
 
 _written: OrderedDict[str, Written] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
+_ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
+_attempt = OpenedModel.attempt
 
 
 def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
@@ -39,14 +43,28 @@ def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Wri
     return _remembered(_written, digest.hexdigest(), lambda: _apart(written_by_export(lowered, found)))
 
 
-def same_session_measured_once(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) -> Fresh:
+def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
     """`measure_fresh`, once for files of the same bytes and the same inputs."""
     digest = hashlib.sha256(str(library).encode())
     for file in sorted(path.parent.glob(f"{path.name}*")):
         digest.update(file.read_bytes())
-    for name, value in feeds.items():
-        digest.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
+    digest.update(_feeds_in_bytes(feeds))
     return _remembered(_measured, digest.hexdigest(), lambda: measure_fresh(path, library, feeds))
+
+
+def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
+    """`OpenedModel.attempt`, once for files of the same bytes and the same inputs, unless it is timed."""
+    if options.iterations:
+        return _attempt(opened, cases, options)
+    digest = hashlib.sha256(repr((opened.python, opened.environment, opened.delegate, options)).encode())
+    digest.update(opened.model.read_bytes())
+    for feeds in cases:
+        digest.update(_feeds_in_bytes(feeds))
+    return _remembered(_ran, digest.hexdigest(), lambda: _attempt(opened, cases, options))
+
+
+def _feeds_in_bytes(feeds: Feeds) -> bytes:
+    return b"".join(f"{name} {value.dtype} {value.shape}".encode() + _bytes_of(value) for name, value in feeds.items())
 
 
 def _remembered(known: OrderedDict[str, Any], key: str, make: Callable[[], Any]) -> Any:
@@ -65,7 +83,7 @@ def _apart(written: Written) -> Written:
 
 
 def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
-    """Of a tensor of any type, also of one that numpy lacks; texts are arrays."""
+    """Of a tensor of any type, also of one that numpy lacks; texts are arrays of objects."""
     if isinstance(value, Tensor):
         return value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-    return repr(value.tolist()).encode()
+    return repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
