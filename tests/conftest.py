@@ -6,6 +6,7 @@ What many tests would do again for the same input is done once a process.
 import copy
 import functools
 import os
+import typing
 from collections.abc import Iterator
 
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
@@ -56,10 +57,15 @@ def _opened_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _operators_listed_once() -> Iterator[None]:
-    """Each lowering by torch asks for the operators of C++ anew, once a namespace; no test adds one."""
+    """Each lowering by torch asks for the operators of C++ anew, once a namespace; no test adds one.
+
+    It registers thousands of functions, too, and makes their annotations each time: those of typing are remembered.
+    """
+    import torch._ops
     from torch._export import utils
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch._ops, "Callable", typing.Callable)
         patch.setattr(utils, "_materialize_cpp_cia_ops", functools.cache(utils._materialize_cpp_cia_ops))
         yield
 
