@@ -54,7 +54,7 @@ def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh
 
 def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
     """`OpenedModel.attempt`, once for files of the same bytes and the same inputs, unless it is timed."""
-    if options.iterations:
+    if options.iterations or not opened.model.is_file():
         return _attempt(opened, cases, options)
     digest = hashlib.sha256(repr((opened.python, opened.environment, opened.delegate, options)).encode())
     digest.update(opened.model.read_bytes())
