@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
 DIM, PARTS = 64, 100
-SIZES = ("--num-codes", "16", "--num-groups", "16")
+SIZES = ("--num-codes", "16", "--num-groups", "8")
 # Rows, what they are compressed to, and the most bytes that may be resident, those of the file too that the system may
 # drop at any time. A copy of the smaller table would take 512 MB.
 LIMITS = [

@@ -9,7 +9,7 @@ import pytest
 
 LIMITS = {"trained": 6.0, "frozen": 4.0}  # times the packed bytes
 ROWS = 250_000
-SMALL = 16 << 20  # what any export may take: cores of TT are a few MB
+SMALL = 6 << 20  # what any export may take: cores of TT are a few MB
 
 
 @pytest.fixture(scope="module")
