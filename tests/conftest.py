@@ -16,7 +16,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist have a width, which commands would break their lines at.
 os.environ.pop("COLUMNS", None)
 
-import typing
 from typing import Any
 
 import pytest
@@ -41,27 +40,6 @@ def _translations_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _operators_listed_once() -> Iterator[None]:
-    """torch.export lists torch's operators and gives thousands of functions types, anew for each model.
-
-    That is a third of capturing a small model. Operators that came since are listed.
-    """
-    from torch import _C, _ops
-    from torch._export import utils
-    from torch.export import decomp_utils, exported_program
-
-    list_all = utils._collect_all_valid_cia_ops
-    listed = functools.lru_cache(maxsize=1)(lambda operators: frozenset(list_all()))
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (utils, decomp_utils, exported_program):
-            patch.setattr(
-                module, "_collect_all_valid_cia_ops", lambda: set(listed(len(_C._dispatch_get_all_op_names())))
-            )
-        patch.setattr(_ops, "Callable", typing.Callable)  # which makes a type once, that of `collections.abc` each time
         yield
 
 
