@@ -312,11 +312,13 @@ def compress(
             written = in_place(Path(model), job, Path(output), force, opening if open else keep_unopened)
             opened = processes.same(lambda: opening.opened)
             return written._replace(report=replace(written.report, opened=opened))
+        if output is not None:  # looked at before the model is, which may take long to load
+            source = model.source if isinstance(model, Program) else model
+            check_name(Path(output), ".pt")
+            processes.first(lambda: check_output([Path(output)], [source], force))
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)
-        check_name(Path(output), ".pt")
-        processes.first(lambda: check_output([Path(output)], [program.source], force))
         compressed = compress_program(program, job)
         rewritten = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
         return compressed if rewritten is None else compressed._replace(model=rewritten)
