@@ -1,6 +1,7 @@
 """Finds the operator library and makes sure that it belongs to this package."""
 
 import ctypes
+import functools
 import os
 import sys
 from importlib import metadata
@@ -116,13 +117,19 @@ def _missing(path: Path, *, from_environment: bool) -> EdgeEmbedError:
 
 
 def _check_version(path: Path) -> None:
-    expected = _distribution().version
+    expected = _package_version()
     got = _version_of(path)
     if got != expected:
         raise BadInputError(
             f"operator library {path} is of version {got}, expected {expected} as the Python package: "
             f"install both together (`make install` in a checkout), or unset {ENVIRONMENT_NAME}"
         )
+
+
+@functools.cache
+def _package_version() -> str:
+    """Of the installed package; to parse its metadata each time would be a tenth of what a validation takes."""
+    return _distribution().version
 
 
 def _version_of(path: Path) -> str:
