@@ -1,8 +1,12 @@
-"""What every test relies on: property tests that find the same examples, small tensors on one thread."""
+"""What every test relies on: property tests that find the same examples, small tensors on one thread.
+
+What many tests would do again for the same input is done once a process.
+"""
 
 import copy
 import functools
 import os
+import typing
 from collections.abc import Iterator
 
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
@@ -48,4 +52,62 @@ def _opened_here() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "run_opens", run_here)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _operators_listed_once() -> Iterator[None]:
+    """Each lowering by torch asks for the operators of C++ anew, once a namespace; no test adds one.
+
+    It registers thousands of functions, too, and makes their annotations each time: those of typing are remembered.
+    """
+    import torch._ops
+    from torch._export import utils
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch._ops, "Callable", typing.Callable)
+        patch.setattr(utils, "_materialize_cpp_cia_ops", functools.cache(utils._materialize_cpp_cia_ops))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _same_input_same_result() -> Iterator[None]:
+    """A validation exports again, to compare, and starts processes: once for each input."""
+    from edge_embed.gate import base
+    from edge_embed.targets.tflite.runtimes import OpenedModel
+    from edge_embed.validation import as_exported, size
+
+    from .once import same_model_run_once, same_program_written_once, same_session_measured_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(as_exported, "written_by_export", same_program_written_once)
+        patch.setattr(size, "measure_fresh", same_session_measured_once)
+        patch.setattr(base, "measure_fresh", same_session_measured_once)
+        patch.setattr(OpenedModel, "attempt", same_model_run_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _litert_runs_here() -> Iterator[None]:
+    """LiteRT runs models in this process: each validation would start two of its own. Time limits still need one."""
+    from edge_embed.quiet import quiet_stderr
+    from edge_embed.targets.target import RunFailedError, RunOptions
+    from edge_embed.targets.tflite import runtimes, worker
+
+    start = runtimes.run_program
+
+    def run_here(command: list[Any], time_limit: float, **options: Any) -> str:
+        if command[1:3] != ["-P", worker.__file__] or time_limit < RunOptions.time_limit:
+            return start(command, time_limit, **options)
+        model, folder, iterations, threads, *delegate = command[3:]
+        try:
+            with quiet_stderr():
+                worker.main(str(model), folder, int(iterations), int(threads), *map(str, delegate))
+        except (Exception, SystemExit) as error:
+            name = "" if isinstance(error, SystemExit) else f"{type(error).__name__}: "
+            raise RunFailedError(f"{options['what']} ended with status 1: {name}{error}") from error
+        return ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtimes, "run_program", run_here)
         yield

@@ -18,6 +18,8 @@ import edge_embed
 from edge_embed.cli import main
 from edge_embed.compression.order import by_frequency
 
+from .full_disk import full_disk
+
 
 class Classifier(nn.Module):
     """A user's own class: nothing of it is needed once the model is saved."""
@@ -226,21 +228,9 @@ def test_too_little_memory_costs_one_line(saved: Path, monkeypatch: pytest.Monke
 
 
 def test_a_full_disk_leaves_nothing_behind(saved: Path, tmp_path: Path) -> None:
-    """The limit on file size stands for the disk: writing fails in the same place, with another errno."""
-    code = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000));"
-        "from edge_embed.cli import main; sys.argv[0] = 'edge-embed'; main()"
-    )
-    target = tmp_path / "out.onnx"
-    result = subprocess.run(
-        [sys.executable, "-c", code, "export", str(saved), "--target", "onnx", "-o", str(target)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert result.returncode == 1, result.stderr
+    with full_disk(5000):
+        result = run("export", saved, "--target", "onnx", "-o", tmp_path / "out.onnx")
+    assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
     assert "cannot be written" in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,8 @@ import edge_embed
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
 from edge_embed.workflow import load
+
+from .full_disk import full_disk
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 
@@ -244,19 +245,11 @@ def test_counts_are_given_by_table_and_may_be_of_any_size() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are those of POSIX")
 @pytest.mark.parametrize("most", [4096, 20_000])
 def test_a_disk_that_fills_is_told_and_leaves_nothing(saved: Path, tmp_path: Path, most: int) -> None:
-    import resource
-
-    sizes = "--method", "dpq", "--num-codes", "16", "--num-groups", "4"
-    run_it = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()"]
-    done = subprocess.run(
-        [*run_it, "compress", str(saved), "-o", str(tmp_path / "small.pt"), *sizes],
-        check=False,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
-    )
-    assert done.returncode == 1, done.stderr
-    assert "small.pt: cannot be written: File too large; choose an output path" in done.stderr
+    sizes = "--method", "dpq", "--num-codes", 16, "--num-groups", 4
+    with full_disk(most):
+        done = run("compress", saved, "-o", tmp_path / "small.pt", *sizes)
+    assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
+    assert "small.pt: cannot be written: File too large; choose an output path" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
 

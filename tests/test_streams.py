@@ -8,8 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper
 from torch import nn
 
 import edge_embed
@@ -31,6 +33,18 @@ class Dense(nn.Module):
 def dense(tmp_path_factory):
     path = tmp_path_factory.mktemp("dense") / "dense.pt"
     edge_embed.save(Dense(), path, (torch.tensor([[1, 2]]),))
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A file that is inspected without torch, which would take seconds to load in every process."""
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
+    graph = helper.make_graph([helper.make_node("Identity", ["ids"], ["same"])], "g", [ids], [
+        helper.make_tensor_value_info("same", TensorProto.INT64, ["n"])
+    ])  # fmt: skip
+    path = tmp_path_factory.mktemp("small") / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
     return path
 
 
@@ -70,9 +84,9 @@ def test_messages_that_nobody_reads_are_no_error(arguments):
     assert done.returncode == (2 if "absent.pt" in arguments else 0)
 
 
-def test_a_full_disk_behind_stdout_is_an_error(dense):
+def test_a_full_disk_behind_stdout_is_an_error(small):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, "inspect", dense], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([*COMMAND, "inspect", small], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "Error: output: No space left on device\n"
 
@@ -84,10 +98,10 @@ def test_help_on_a_full_disk_is_an_error_without_a_traceback(arguments):
     assert (done.returncode, done.stderr) == (1, "Error: output: No space left on device\n")
 
 
-def test_a_working_folder_that_was_removed_is_named(dense, tmp_path):
+def test_a_working_folder_that_was_removed_is_named(small, tmp_path):
     (tmp_path / "gone").mkdir()
     script = f'cd {tmp_path}/gone && rmdir ../gone && exec "$@"'
-    command = ["sh", "-c", script, "sh", *COMMAND, "inspect", dense]
+    command = ["sh", "-c", script, "sh", *COMMAND, "inspect", small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "Error: the working folder is not there any more: cd to another\n")
 
@@ -113,18 +127,18 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @pytest.mark.parametrize("locale", [ASCII, {"PYTHONIOENCODING": "ascii"}])
-@pytest.mark.parametrize("name", ["möbel.pt", b"m\xff.pt"])
-def test_a_report_is_printed_in_any_locale(dense, tmp_path, locale, name):
+@pytest.mark.parametrize("name", ["möbel.onnx", b"m\xff.onnx"])
+def test_a_report_is_printed_in_any_locale(small, tmp_path, locale, name):
     path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))
-    Path(os.fsdecode(path)).write_bytes(dense.read_bytes())
+    Path(os.fsdecode(path)).write_bytes(small.read_bytes())
     done = subprocess.run([*COMMAND, "inspect", path], env={**os.environ, **locale}, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"saved program" in done.stdout
+    assert b"ONNX model" in done.stdout
 
 
-def test_without_a_temporary_folder_the_message_names_the_variable(dense):
+def test_without_a_temporary_folder_the_message_names_the_variable(small):
     nowhere = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc']"
-    command = [sys.executable, "-P", "-c", f"{nowhere}; {COMMAND[-1]}", "inspect", dense]
+    command = [sys.executable, "-P", "-c", f"{nowhere}; {COMMAND[-1]}", "inspect", small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no temporary folder can be made" in done.stderr

@@ -106,7 +106,7 @@ def endless(*inputs):
 
 ids = SimpleNamespace(name="ids", holds_texts=False)
 program = SimpleNamespace(output_names=["output"], inputs=[ids], module=endless)
-with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) as prepared, limit_steps(2):
+with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) as prepared, limit_steps(0.5):
     prepared.run([{"ids": np.ones(1, np.int64)}], RunOptions())
 """
 
@@ -124,7 +124,7 @@ def test_targets_in_the_process_of_the_command_are_ended_too(files, tmp_path, ta
         [sys.executable, "-c", code], env={**os.environ, STEP: str(step)}, capture_output=True, check=False, timeout=300
     )
     assert done.returncode == -signal.SIGALRM, done.stderr.decode()
-    assert step.read_text() == f"{what}\n2"
+    assert step.read_text() == f"{what}\n0.5"
 
 
 def test_nothing_is_limited_where_no_limit_was_set(files):

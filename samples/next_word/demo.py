@@ -42,7 +42,7 @@ _PROMPTS = [
 def main(epochs: int, quick: bool, output: Path) -> None:
     """Train, save, export, validate and run a next-word model."""
     output.mkdir(parents=True, exist_ok=True)
-    model, vocabulary = _trained(1 if quick else epochs, max_files=60 if quick else None)
+    model, vocabulary = _trained(1 if quick else epochs, max_files=25 if quick else None)
 
     print("\nSave the model with its vocabulary: model.pt needs none of the code here any more.")
     example = torch.tensor([vocabulary.encode("Return a new list .")])
@@ -50,7 +50,7 @@ def main(epochs: int, quick: bool, output: Path) -> None:
     edge_embed.save(model, output / "model.pt", example, vocabulary=vocabulary.words, metadata=metadata, force=True)
 
     _edge_embed(output, "export", "model.pt", "--target", "onnx", "--force")
-    _edge_embed(output, "validate", "model.pt", "model.onnx", "--iterations", "10" if quick else "50")
+    _edge_embed(output, "validate", "model.pt", "model.onnx", "--iterations", "2" if quick else "50")
 
     print("\nNext words, by ONNX Runtime, from model.onnx alone:")
     complete.show(_PROMPTS, complete.Completer(output / "model.onnx").suggest(_PROMPTS))

@@ -2,18 +2,17 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from rich.console import Console
 from torch import nn
 
 import edge_embed
+from edge_embed.cli import main
 from edge_embed.gate.compare import compare_reports
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.report.bars import bars
@@ -119,13 +118,9 @@ def test_reports_of_rounded_rows_call_them_rows_and_other_dpq_tables_dpq(saved, 
 
 @pytest.mark.parametrize("columns", [None, "70", "200"])
 def test_columns_of_the_environment_count_where_output_is_no_terminal(saved, tmp_path, columns):
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    environment |= {} if columns is None else {"COLUMNS": columns}
     line = ["compress", str(saved / "m.pt"), "-o", str(tmp_path / "c.pt"), "--method", "rows", "--bits", "8"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from edge_embed.cli import run; run()", *line],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = CliRunner(env={"COLUMNS": columns}).invoke(main, line)
+    assert done.exit_code == 0, done.output
     widest = max(map(len, done.stdout.splitlines()))
     assert widest <= int(columns or 120)
     if columns == "70":

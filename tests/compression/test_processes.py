@@ -24,8 +24,8 @@ from edge_embed.errors import BadInputError, EdgeEmbedError
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 
-WEIGHT = torch.randn(401, 6, generator=torch.Generator().manual_seed(0))
-COUNTS = torch.arange(401.0).flip(0)
+WEIGHT = torch.randn(201, 6, generator=torch.Generator().manual_seed(0))
+COUNTS = torch.arange(201.0).flip(0)
 EXACT: dict[str, dict[str, Any]] = {
     "dpq": {"ratio": 3},
     "ant": {"num_anchors": 10, "nonzeros": 2},
@@ -46,7 +46,7 @@ Work = Callable[[Group, Path], Any]
 
 def make_blocks_small() -> None:
     """So that a small table has several, of rows and of what ANT encodes at a time."""
-    dense._BLOCK_NUMBERS, dictionary._BLOCK_NUMBERS = 6 * 90, 40 * 30
+    dense._BLOCK_NUMBERS, dictionary._BLOCK_NUMBERS = 6 * 45, 40 * 15
 
 
 def one_of_two(rank: int, folder: Path, work: Work) -> None:
@@ -104,7 +104,7 @@ def make_all(group: Group, folder: Path) -> dict[str, Any]:
     for name, wanted in {**EXACT, **ROUNDED}.items():
         small, report = edge_embed.compress(model(), name, counts={"0": COUNTS}, group=group, **wanted)
         packed = (small[0].embedding if name == "opq" else small[0]).to_packed()
-        found[name] = packed.tensors(), packed.rows(np.arange(401)), report.to_json()
+        found[name] = packed.tensors(), packed.rows(np.arange(201)), report.to_json()
     found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
     found["learning"] = edge_embed.compress(model(), "dpq", trainable=True, group=group, **SIZES)[0].state_dict()
     for source, output in ((folder / "model.onnx", folder / "small.onnx"), (folder / "model.pt", folder / "small.pt")):
@@ -198,7 +198,7 @@ def meet_errors(group: Group, folder: Path) -> list[str]:
     """What each attempt ends with."""
     processes = Processes(group)
     bad = WEIGHT.clone()
-    bad[399, 1] = torch.nan  # in a block of the second process
+    bad[199, 1] = torch.nan  # in a block of the second process
 
     def fail_in_second(_: Any) -> torch.Tensor:
         if processes.rank == 1:
@@ -251,7 +251,7 @@ class TestTogether:
 
     @pytest.mark.parametrize(
         ("at", "expected"),
-        [(0, "row 399 holds"), (1, "is read by"), (2, "is read by"), (3, "as it is"), (4, "as it is")],
+        [(0, "row 199 holds"), (1, "is read by"), (2, "is read by"), (3, "as it is"), (4, "as it is")],
     )
     def test_what_one_meets_all_are_told(self, at: int, expected: str, of_two: list[Any]) -> None:
         assert all(expected in each["errors"][at] for each in of_two)

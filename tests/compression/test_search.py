@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from edge_embed.compression import search
+from edge_embed.compression import ant, search
 from edge_embed.compression import setting as setting_module
 from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
@@ -154,14 +154,16 @@ def test_one_long_row_does_not_set_the_step_of_all(length: float) -> None:
 
 def test_bytes_are_kept_where_a_sample_says_how_many_weights_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """On other rows they may be more by a hundredth."""
+    monkeypatch.setattr(ant, "SAMPLE", 2000)
+    monkeypatch.setattr(ant, "_ROWS_PER_ANCHOR", 1)
     random = np.random.default_rng(1)
-    many = CENTRES[random.integers(0, 20, 40_000)] + 0.3 * random.standard_normal((40_000, 16))
+    many = CENTRES[random.integers(0, 20, 4000)] + 0.3 * random.standard_normal((4000, 16))
     table = FoundTable("words", torch.from_numpy(many).float(), None, 1, looks_up=True)
     _, (report,) = compress_tables([table], {}, Plan("ant", ratio=8))
     assert 8 <= report.fidelity.ratio < 8.5
     monkeypatch.setattr(setting_module, "_SAMPLED", 1.1)
     monkeypatch.setattr(search, "bytes_of", lambda shape, num_rows: 1)
-    with pytest.raises(SizeError, match=r"ant A=\d+.*: takes [\d,]+ bytes, expected 320,000 or less: ask for a little"):
+    with pytest.raises(SizeError, match=r"ant A=\d+.*: takes [\d,]+ bytes, expected 32,000 or less: ask for a little"):
         compress_tables([table], {}, Plan("ant", ratio=8))
 
 
@@ -303,13 +305,13 @@ def test_a_budget_that_is_enough_for_a_cosine_is_shared_out_by_need() -> None:
     """A table of noise needs more bytes than one of centres: of one ratio for both it is too far away."""
     noise = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
     tables = [FoundTable(name, weight, None, 1, True) for name, weight in (("words", ROWS), ("noise", noise))]
-    _, alone = compress_tables(tables, {}, Plan(min_cosine=0.98))
+    _, alone = compress_tables(tables, {}, Plan("dpq", min_cosine=0.98))
     needed = sum(table.fidelity.packed_bytes for table in alone)
-    _, within = compress_tables(tables, {}, Plan(min_cosine=0.98, budget=needed))
+    _, within = compress_tables(tables, {}, Plan("dpq", min_cosine=0.98, budget=needed))
     assert sum(table.fidelity.packed_bytes for table in within) <= needed
     assert all(table.fidelity.mean_cosine >= 0.98 for table in within)
     with pytest.raises(ParityError, match=r"0\.98 or more"):
-        compress_tables(tables, {}, Plan(min_cosine=0.98, budget=needed - 1))
+        compress_tables(tables, {}, Plan("dpq", min_cosine=0.98, budget=needed - 1))
 
 
 @pytest.mark.parametrize("method", ["tt", "tr"])

@@ -28,7 +28,7 @@ def found_nothing(tmp_path, count, *readers):
 
 
 def test_readers_of_small_files_refuse_or_read(tmp_path):
-    assert found_nothing(tmp_path, 200, *SMALL) == len(SMALL)
+    assert found_nothing(tmp_path, 100, *SMALL) == len(SMALL)
 
 
 @pytest.mark.slow

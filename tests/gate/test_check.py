@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,8 +13,10 @@ import torch
 from click.testing import CliRunner, Result
 
 import edge_embed
+from edge_embed import workflow
 from edge_embed.cli import main
 from edge_embed.runtime.library import ENVIRONMENT_NAME
+from tests.full_disk import full_disk
 
 from .conftest import Project, Tagger
 
@@ -209,23 +210,19 @@ class TestReports:
         assert (folder / "taken").read_text() == "precious"
         assert run(*budget, "--output", folder / "baseline.json", "--force").exit_code == 0  # the new baseline
 
-    def test_a_full_disk_leaves_nothing(self, project: Project) -> None:
-        """The limit on file size stands for the disk: writing fails in the same place, with another errno."""
-        before = project.names
-        code = (
-            "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-            "from edge_embed import workflow; real = workflow.run_check\n"
-            "def limited(*arguments, **options):\n"
-            "    report = real(*arguments, **options)\n"
-            "    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
-            "    return report\n"
-            "workflow.run_check = limited\n"
-            "from edge_embed.cli import main; sys.argv[0] = 'edge-embed'; main()"
-        )
-        options = ["--budget", project.budget, "--output", project.folder / "report.json", "--junit"]
-        command = [sys.executable, "-c", code, "check", *map(str, options), str(project.folder / "junit.xml")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 1, done.stderr
+    def test_a_full_disk_leaves_nothing(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        before, real = project.names, workflow.run_check
+        with ExitStack() as until:
+
+            def limited(*arguments: Any, **options: Any) -> Any:
+                report = real(*arguments, **options)
+                until.enter_context(full_disk(500))
+                return report
+
+            monkeypatch.setattr(workflow, "run_check", limited)
+            places = ("--output", project.folder / "report.json", "--junit", project.folder / "junit.xml")
+            done = run("--budget", project.budget, *places)
+        assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
         assert "cannot be written" in done.stderr
         assert "Traceback" not in done.stderr
         assert project.names == before

@@ -1,7 +1,6 @@
 """Whatever is planted in an exported file, the gate finds it and names it."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,6 @@ from edge_embed.gate.budget import Budget
 from edge_embed.gate.check import run_check
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Program
-from edge_embed.validation import as_exported
 from edge_embed.workflow import load, lower
 
 from .plants import ONNX, Plant
@@ -85,22 +83,6 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return Original(program, lower(folder / "model.pt"), folder / f"model.{ending}")
 
     return made
-
-
-@pytest.fixture(autouse=True, scope="module")
-def exported_once() -> Iterator[None]:
-    """What an export writes, made once a model: every check makes it anew."""
-    real = as_exported.written_by_export
-    known: dict[int, Any] = {}
-
-    def written(lowered: LoweredProgram, found: Any) -> Any:
-        if id(lowered) not in known:
-            known[id(lowered)] = real(lowered, found)
-        return known[id(lowered)]
-
-    as_exported.written_by_export = written
-    yield
-    as_exported.written_by_export = real
 
 
 def copied(original: Original, folder: Path) -> Path:

@@ -178,8 +178,8 @@ def test_calls_of_several_threads_wait_for_one_another(tmp_path):
         edge_embed.export(path, "onnx", tmp_path / f"{number}.onnx", open=False)
         return (tmp_path / f"{number}.onnx").read_bytes()
 
-    with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(write, range(4)))) == 1
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(write, range(3)))) == 1
     assert (sys.stdout, sys.stderr) == streams
     assert warnings.filters == filters
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import onnx
@@ -42,7 +41,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(output: Path) -> str:
-    """What the demo prints."""
+    """What the demo prints. It ends with the code of `edge-embed validate`: 0 where all passed and all was run."""
     done = run(sys.executable, SAMPLE / "demo.py", "--quick", "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -90,15 +89,6 @@ class TestDemo:
 
 
 class TestExport:
-    def test_validation_passes(self, exported: Path) -> None:
-        command = shutil.which("edge-embed", path=sysconfig.get_path("scripts"))
-        assert command is not None
-        done = run(command, "validate", "model.pt", "model.onnx", "--iterations", "2", "--json", cwd=exported.parent)
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
-        assert report["passed"]
-        assert report["complete"]
-
     def test_the_table_is_a_small_part_of_what_it_was(self, exported: Path) -> None:
         sizes = {tensor.name: len(tensor.raw_data) for tensor in onnx.load(exported).graph.initializer}
         words = len(_properties(exported)["edge_embed.vocabulary"])

@@ -1,4 +1,4 @@
-"""A TFLite file in LiteRT, in this process."""
+"""A TFLite file in LiteRT, in this process and in one of its own."""
 
 import subprocess
 import sys
@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import edge_embed
+from edge_embed.targets.target import RunFailedError, RunOptions, Subject
 from edge_embed.targets.tflite.litert import LiteRtModel
+from edge_embed.targets.tflite.runtimes import LITERT
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 
@@ -29,6 +31,22 @@ def test_a_call_takes_inputs_of_any_size_and_no_others(path):
         model.call({"words": np.array([[1]])})
     with pytest.raises(RuntimeError, match="gather"):
         model.call({"ids": np.array([[20]])})
+
+
+def test_a_target_with_a_time_limit_of_its_own_runs_in_a_process(path):
+    """In most other tests LiteRT runs in this process (conftest.py)."""
+    options = RunOptions(time_limit=300)
+    with LITERT.with_delegate().prepare(Subject(path, None), options) as prepared:
+        run = prepared.run([{"ids": np.array([[1, 2]])}], options)
+        with pytest.raises(RunFailedError, match="case 0: edge_embed: got id 20"):
+            prepared.run([{"ids": np.array([[20]])}], options)
+    assert run.outputs[0][0].shape == (1, 2, 8)
+    assert "ai-edge-litert" in run.versions
+    with (
+        LITERT.prepare(Subject(path, None), options) as prepared,
+        pytest.raises(RunFailedError, match=r"the runtime ended with status 1: .*expected words"),
+    ):
+        prepared.run([{"words": np.array([[1]])}], options)
 
 
 @pytest.mark.parametrize("method", ["call", "resize"])

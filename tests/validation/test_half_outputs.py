@@ -1,5 +1,9 @@
 """What is computed in float16 is compared by what float16 rounds, and nothing else is."""
 
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -37,19 +41,28 @@ def test_outputs_computed_in_float16_are_found(by_hand: bool) -> None:
     assert half_outputs(capture_program(Mixed(torch.float32, by_hand), IDS)) == ()
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[torch.dtype], tuple[Path, Path]]:
+    """A saved model of each type and its exported file, made when they are asked for."""
+
+    @cache
+    def made(dtype: torch.dtype) -> tuple[Path, Path]:
+        folder = tmp_path_factory.mktemp("mixed")
+        edge_embed.save(Mixed(dtype), folder / "m.pt", IDS)
+        edge_embed.export(folder / "m.pt", "onnx", folder / "m.onnx")
+        return folder / "m.pt", folder / "m.onnx"
+
+    return made
+
+
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-5)])
-def test_export_of_autocast_in_a_float32_model_passes(tmp_path, dtype: torch.dtype, atol: float) -> None:
-    edge_embed.save(Mixed(dtype), tmp_path / "m.pt", IDS)
-    edge_embed.export(tmp_path / "m.pt", "onnx", tmp_path / "m.onnx")
-    report = edge_embed.validate(tmp_path / "m.pt", tmp_path / "m.onnx", iterations=0)
+def test_export_of_autocast_in_a_float32_model_passes(exported, dtype: torch.dtype, atol: float) -> None:
+    report = edge_embed.validate(*exported(dtype), iterations=0)
     assert report.passed, str(report)
     details = str(report.to_json())
     assert f"atol: {atol:g}" in details
     assert "atol: 1e-05" in details  # of the other output
 
 
-def test_tolerance_that_is_given_is_that_of_all_outputs(tmp_path) -> None:
-    edge_embed.save(Mixed(torch.float16), tmp_path / "m.pt", IDS)
-    edge_embed.export(tmp_path / "m.pt", "onnx", tmp_path / "m.onnx")
-    options = {"atol": 1e-9, "rtol": 1e-9, "iterations": 0}
-    assert not edge_embed.validate(tmp_path / "m.pt", tmp_path / "m.onnx", **options).passed
+def test_tolerance_that_is_given_is_that_of_all_outputs(exported) -> None:
+    assert not edge_embed.validate(*exported(torch.float16), atol=1e-9, rtol=1e-9, iterations=0).passed

@@ -16,6 +16,11 @@ from edge_embed.validation.size import deflated_bytes
 from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_program
 
 
+@pytest.fixture(autouse=True)
+def _memory_of_a_session():
+    """It is measured here, in place of that of conftest.py."""
+
+
 def test_sizes_of_a_sound_file(exported):
     report = exported.validate()
     sizes, files = report.sizes, sorted(exported.path.parent.iterdir())

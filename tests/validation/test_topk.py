@@ -107,15 +107,34 @@ def test_latency_is_compared_with_a_dense_table(files):
     assert peers == set(itertools.product(subjects, names))
 
 
+class BestOfEach(nn.Module):
+    """A table of every method: one export and one validation for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models = nn.ModuleDict({method: Best(method) for method in METHODS})
+
+    def forward(self, ids):
+        return {method: model(ids) for method, model in self.models.items()}
+
+
+@pytest.fixture(scope="module")
+def half_reports(tmp_path_factory):
+    """What is said of tables in half precision, and of a whole model."""
+    torch.manual_seed(0)
+    model = BestOfEach()
+    reports = {"model": export(model.half(), tmp_path_factory.mktemp("model")).validate()}
+    model = BestOfEach()
+    for each in model.models.values():
+        each.words.freeze(value_type="float16")
+    return {**reports, "table": export(model, tmp_path_factory.mktemp("table")).validate()}
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("half", ["table", "model"])
-def test_every_path_finds_them_in_half_precision(method, half, tmp_path):
-    torch.manual_seed(0)
-    model = Best(method)
-    if half == "table":
-        model.words.freeze(value_type="float16")
-    report = export(model.half() if half == "model" else model, tmp_path / half).validate()
-    (table,) = report.tables
+def test_every_path_finds_them_in_half_precision(method, half, half_reports):
+    report = half_reports[half]
+    (table,) = (table for table in report.tables if table.name == f"models.{method}.words")
     for path, use in itertools.product(PATHS, ("top 4 with bias", f"top {N}")):
         (check,) = (check for check in table.paths if check.name == f"{path}, {use}")
         assert check.status == "passed", check.detail

@@ -1,6 +1,7 @@
 """Every method in every use: a sound file passes on every path, whatever differs is found and named."""
 
 import itertools
+import re
 
 import numpy as np
 import onnx
@@ -138,14 +139,40 @@ def test_a_head_that_multiplies_with_another_table(files, tmp_path):
     assert "table bags: node: got TTLogits" in text
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "scaled DPQ"])
-def test_half_precision_tables(method, tmp_path):
+class Side(nn.Module):
+    """Models beside each other: one export and one validation for all of them."""
+
+    def __init__(self, **models: nn.Module) -> None:
+        super().__init__()
+        self.models = nn.ModuleDict(models)
+
+    def forward(self, *inputs):
+        return [model(*inputs) for model in self.models.values()]
+
+
+def failures_of(report, name: str) -> list[str]:
+    """What is said of the tables of one of the models, and of the whole."""
+    parts = (r"table models\." + name + r"\.", "(?!table )")
+    return [failure for failure in report.failures() if re.match("|".join(parts), failure)]
+
+
+@pytest.fixture(scope="module")
+def half_tables(tmp_path_factory):
     torch.manual_seed(0)
-    model = Everything(method)
-    for layer in (model.bags, model.words, model.weighted):
-        layer.freeze(value_type="float16")
-    report = export(model, tmp_path / "half").validate()
-    assert report.failures() == []
+    models = {method.replace(" ", "_"): Everything(method) for method in METHODS if method != "scaled DPQ"}
+    for model in models.values():
+        for layer in (model.bags, model.words, model.weighted):
+            layer.freeze(value_type="float16")
+    exported = export(Side(**models), tmp_path_factory.mktemp("half"))
+    assert {table.shape.value_type for table in exported.lowered.tables.values()} == {"float16"}
+    report = exported.validate()
+    assert len(report.tables) == 3 * len(models)
+    return report
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "scaled DPQ"])
+def test_half_precision_tables(method, half_tables):
+    assert failures_of(half_tables, method.replace(" ", "_")) == []
 
 
 def test_int8_values_of_dpq(tmp_path):
@@ -165,38 +192,59 @@ def test_int8_values_of_dpq(tmp_path):
     assert "table words: custom op: " in text
 
 
-@pytest.mark.parametrize("weight_type", ["float16", "int8"])
-def test_narrow_weights_of_ant(weight_type, tmp_path):
+class Tied(nn.Module):
+    """One table looked up and multiplied with."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self.words, self.linear = make(method), nn.Linear(D, D)
+        self.output = edge_embed.TiedOutput(self.words)
+
+    def forward(self, ids):
+        return self.output(self.linear(self.words(ids)))
+
+
+@pytest.fixture(scope="module")
+def narrow_weights(tmp_path_factory):
     torch.manual_seed(0)
-    model = Everything("ANT")
-    model.words.freeze(weight_type=weight_type)
-    exported = export(model, tmp_path / "narrow")
-    assert exported.lowered.tables["words"].weights.dtype == weight_type
-    assert exported.validate().failures() == []
+    models = {weight_type: Tied("ANT") for weight_type in ("float16", "int8")}
+    for weight_type, model in models.items():
+        model.words.freeze(weight_type=weight_type)
+    exported = of_ids(Side(**models), tmp_path_factory.mktemp("narrow"))
+    return exported, exported.validate()
+
+
+@pytest.mark.parametrize("weight_type", ["float16", "int8"])
+def test_narrow_weights_of_ant(weight_type, narrow_weights):
+    exported, report = narrow_weights
+    assert exported.lowered.tables[f"models.{weight_type}.words"].weights.dtype == weight_type
+    assert failures_of(report, weight_type) == []
+
+
+def of_ids(model: nn.Module, folder) -> Exported:
+    program = make_program(model, (torch.randint(0, N, (2, 5)),), folder)
+    lowered = lower_program(program)
+    export_onnx(lowered, folder / "model.onnx")
+    return Exported(program, lowered, folder / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def half_models(tmp_path_factory):
+    torch.manual_seed(0)
+    models = {method.replace(" ", "_"): Tied(method) for method in METHODS}
+    exported = of_ids(Side(**models).half(), tmp_path_factory.mktemp("half"))
+    assert {output.dtype for output in exported.program.run(torch.randint(0, N, (2, 5)))} == {torch.float16}
+    return exported, exported.validate()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_model_in_half_precision(method, tmp_path):
+def test_a_model_in_half_precision(method, half_models):
     """Weights of the rest too: what comes in and goes out is float16."""
-
-    class Half(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.words, self.linear = make(method), nn.Linear(D, D)
-            self.output = edge_embed.TiedOutput(self.words)
-
-        def forward(self, ids):
-            return self.output(self.linear(self.words(ids)))
-
-    torch.manual_seed(0)
-    program = make_program(Half().half(), (torch.randint(0, N, (2, 5)),), tmp_path)
-    assert program.run(torch.randint(0, N, (2, 5)))[0].dtype == torch.float16
-    lowered = lower_program(program)
-    export_onnx(lowered, tmp_path / "model.onnx")
+    exported, report = half_models
+    name = method.replace(" ", "_")
     stored = "float32" if method == "scaled DPQ" else "float16"  # frozen already: what is stored stays
-    assert next(iter(lowered.tables.values())).shape.value_type == stored
-    report = Exported(program, lowered, tmp_path / "model.onnx").validate()
-    assert report.failures() == []
+    assert exported.lowered.tables[f"models.{name}.words"].shape.value_type == stored
+    assert failures_of(report, name) == []
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -1,0 +1,89 @@
+"""Results that tests may share, each by a key of everything that it depends on."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from onnx import ModelProto
+from torch import Tensor
+
+from edge_embed.exporters.exported import metadata_of
+from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.targets.target import Feeds, RunOptions
+from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
+from edge_embed.validation.fresh import Fresh, measure_fresh
+from edge_embed.validation.written import Written, written_by_export
+
+_MOST = 32  # results that are kept
+_MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
+
+_written: OrderedDict[str, Written] = OrderedDict()
+_measured: OrderedDict[str, Fresh] = OrderedDict()
+_ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
+_attempt = OpenedModel.attempt
+
+
+def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
+    """`written_by_export`, once for programs of the same graph, weights, inputs and names."""
+    program = lowered.program
+    weights = dict(program.module.named_buffers())
+    if sum(tensor.nbytes for tensor in weights.values()) > _MOST_BYTES:
+        return written_by_export(lowered, found)
+    digest = hashlib.sha256(repr((str(program.module.graph), program.inputs, program.output_names)).encode())
+    for name, tensor in (*weights.items(), *enumerate(program.example_inputs)):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes_of(tensor))
+    memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
+    digest.update(repr((sorted(metadata_of(lowered).items()), memory)).encode())
+    return _remembered(_written, digest.hexdigest(), lambda: _apart(written_by_export(lowered, found)))
+
+
+def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
+    """`measure_fresh`, once for files of the same bytes and the same inputs."""
+    digest = hashlib.sha256(str(library).encode())
+    for file in sorted(path.parent.glob(f"{path.name}*")):
+        digest.update(file.read_bytes())
+    digest.update(_feeds_in_bytes(feeds))
+    return _remembered(_measured, digest.hexdigest(), lambda: measure_fresh(path, library, feeds))
+
+
+def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
+    """`OpenedModel.attempt`, once for files of the same bytes and the same inputs, unless it is timed."""
+    if options.iterations or not opened.model.is_file():
+        return _attempt(opened, cases, options)
+    digest = hashlib.sha256(repr((opened.python, opened.environment, opened.delegate, options)).encode())
+    digest.update(opened.model.read_bytes())
+    for feeds in cases:
+        digest.update(_feeds_in_bytes(feeds))
+    return _remembered(_ran, digest.hexdigest(), lambda: _attempt(opened, cases, options))
+
+
+def _feeds_in_bytes(feeds: Feeds) -> bytes:
+    return b"".join(f"{name} {value.dtype} {value.shape}".encode() + _bytes_of(value) for name, value in feeds.items())
+
+
+def _remembered(known: OrderedDict[str, Any], key: str, make: Callable[[], Any]) -> Any:
+    known[key] = known.pop(key) if key in known else make()
+    if len(known) > _MOST:
+        known.popitem(last=False)
+    return known[key]
+
+
+def _apart(written: Written) -> Written:
+    """With copies of the weights, which may be mapped from a file of a test."""
+    tensors = {
+        name: stored._replace(content=memoryview(bytes(stored.content))) for name, stored in written.tensors.items()
+    }
+    return replace(written, tensors=tensors)
+
+
+def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
+    """Of a tensor of any type, also of one that numpy lacks; texts are arrays of objects."""
+    if isinstance(value, Tensor):
+        return value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
