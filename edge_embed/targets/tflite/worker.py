@@ -124,15 +124,20 @@ def _signatures(interpreter: Any) -> Run:
     inputs = {name: runner.get_input_details() for name, runner in runners.items()}
 
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
+        but = ""
         for name, details in inputs.items():
             if all(tuple(details[key]["shape"]) == value.shape for key, value in feeds.items()):
+                own = runners[name].get_output_details()
+                if own.keys() != {*order}:
+                    but = f" with outputs {', '.join(order)}, as the first has: {name} gives {', '.join(own)}"
+                    continue
                 values = {key: fitted(value, details[key]["dtype"]) for key, value in feeds.items()}
                 begin = time.perf_counter()
                 outputs = runners[name](**values)
                 seconds = time.perf_counter() - begin
                 return seconds, [outputs[key] for key in order]
         got = ", ".join(f"{key} {list(value.shape)}" for key, value in feeds.items())
-        raise ValueError(f"got {got}, for which there is no signature")
+        raise ValueError(f"got {got}, for which there is no signature{but}")
 
     return run
 

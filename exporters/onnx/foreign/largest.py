@@ -24,11 +24,20 @@ def largest_constants(file: ForeignModel) -> str:
         f"the largest of its {len(found)} constants are {listed}" if found else "it has no constant of two dimensions"
     )
     return (
-        f"no constant has rows that are looked up by {_LOOK_UPS}; {what}: look the rows of a table up by one of these"
+        f"no constant has rows that are looked up by {_LOOK_UPS}; {what}: look the rows of a table up by one of these; "
+        "an output layer alone is compressed by its name in the model that was exported (--module)"
     )
 
 
 def _line(view: View, name: str, known: Known, scope: int) -> str:
     takers = view.takers.get((scope, name), [])
-    used = ", ".join(spelled(node) for _, _, node in takers[:_SHOWN]) or "nothing"
+    used = ", ".join(spelled(node) for _, _, node in takers[:_SHOWN]) or _given(view, name, scope)
     return f"{name!r:.100} {known.dtype} {list(known.shape)} of {known.leaves[0].nbytes:,} bytes, used by {used}"
+
+
+def _given(view: View, name: str, place: int) -> str:
+    """What takes a constant that no node takes: the node whose body gives it as a result."""
+    scope = next(scope for scope in view.scopes if id(scope) == place)
+    if scope.holder is None or all(value.name != name for value in scope.graph.output):
+        return "nothing"
+    return f"{spelled(scope.holder)}, as a result of its body"

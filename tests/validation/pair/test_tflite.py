@@ -13,6 +13,7 @@ from edge_embed.exporters.tflite.calls import operator_name
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.report.targets import Problem
 from edge_embed.targets.target import RunFailedError, RunOptions, Subject
+from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT, OpenedModel
 from edge_embed.validation.pair import validate_tflite as of_pair
 from edge_embed.validation.pair.open import open_pair
@@ -59,6 +60,20 @@ def test_pairs_of_every_method_pass(wanted: dict[str, Any], tmp_path: Path) -> N
 def test_several_signatures(tmp_path: Path) -> None:
     original = write_foreign(tmp_path / "original.tflite", signatures=SEVERAL)
     assert validate(original, compressed(original)).failures() == []
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_signature_with_other_names_of_outputs_is_told_by_its_name(tmp_path: Path, rows: int) -> None:
+    def renamed(model: Any) -> None:
+        for signature, name in zip(model.signatureDefs, (b"a1", b"b1"), strict=True):
+            signature.outputs[0].name = name
+        model.subgraphs[1].tensors[model.subgraphs[1].inputs[0]].shape = [rows, 4]
+
+    model = LiteRtModel(change(write_foreign(tmp_path / "original.tflite", signatures=SEVERAL), renamed))
+    assert len(model.call({"ids": np.zeros((1, 4), np.int32)})) == 1  # the signature whose names are the first one's
+    if rows > 1:
+        with pytest.raises(ValueError, match="no signature with outputs a1, as the first has: long gives b1"):
+            model.call({"ids": np.zeros((2, 4), np.int32)})
 
 
 def _constant(model: Any, name: bytes) -> Any:
