@@ -650,6 +650,8 @@ def check(
     source = reference.source if isinstance(reference, Program) else reference
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
     inputs = [path for path in read if isinstance(path, str | PathLike)]
+    if accept and earlier is not None:
+        check_output([earlier], inputs, force=True)
     places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
     with (
         limit_steps(limits.targets.time_limit),
