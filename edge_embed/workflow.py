@@ -663,7 +663,7 @@ def check(
     read = (source, file, base, base_library, limits.path, limits.tokenizer)
     inputs = _paths(*read)
     if accept and earlier is not None:
-        check_output([earlier], [], force=True)
+        check_output([earlier], inputs, force=True)
     places = {"output": output, "junit": junit, "markdown": markdown, "html": html}
     with (
         limit_steps(limits.targets.time_limit),

@@ -83,6 +83,17 @@ def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Pat
     assert table["fidelity"]["relative_error"] == pytest.approx(errors[1], rel=1e-5)
 
 
+@pytest.mark.parametrize("counts", [["the", "of"], [1 + 2j, 1j]])
+def test_counts_that_are_no_numbers_are_told_what_they_must_be(
+    counts: list[object], saved: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "counts.npy", np.array(counts))
+    given = ("--method", "rows", "--bits", 4, "--counts", f"words={tmp_path / 'counts.npy'}")
+    result = run("compress", saved, "-o", tmp_path / "small.pt", *given)
+    assert result.exit_code == 2
+    assert "[2], expected numbers >= 0 [n]: how often each row" in " ".join(result.stderr.split())
+
+
 def test_counts_of_a_table_are_given_once(saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", np.ones(400))
     twice = ("--counts", f"words={tmp_path / 'counts.npy'}") * 2

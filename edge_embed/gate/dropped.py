@@ -10,8 +10,6 @@ from edge_embed.report.parts import by_table
 from edge_embed.report.results import ValidationReport
 
 _REMEDY = "put it into the budget again, or make the baseline again without it"
-
-
 _REPLACE = "compress it again, or replace the baseline (--accept)"
 
 

@@ -19,6 +19,7 @@ _LFS = FileKind(
     "a Git LFS pointer, a few lines in place of the file", "fetch the file itself: git lfs pull, or download it again"
 )
 _PAGE = FileKind("a web page", "the download did not work, or needs a login: download the file itself again")
+_EMPTY = FileKind("empty", "write or download it again")
 # The bytes that files begin with.
 _MAGIC: dict[bytes, FileKind] = {
     b"\x89HDF\r\n\x1a\n": FileKind("an HDF5 file, such as Keras's .h5", EXPORTED + "; or " + MATRIX),
@@ -81,8 +82,11 @@ def kind_in(path: Path) -> FileKind | None:
             return _broken_link(path)
         if path.is_dir():
             return folder_kind(path)
-        if not stat.S_ISREG(path.stat().st_mode):
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
             return None
+        if not state.st_size:  # a file of /proc, which may wait for ever or fail, says that too
+            return _EMPTY
         with path.open("rb") as file:
             start = file.read(_START_BYTES)
             file.seek(max(0, file.seek(0, 2) - len(_TABLE_MAGIC)))
@@ -90,7 +94,7 @@ def kind_in(path: Path) -> FileKind | None:
     except (OSError, ValueError):  # of a path with a NUL too
         return None
     if not start:
-        return FileKind("empty", "write or download it again")
+        return _EMPTY
     if path.suffix == ".distcp":  # archives of torch.save one behind the other
         return FileKind("a part of a distributed checkpoint of PyTorch", JOINED)
     if start.startswith(b"PK"):
@@ -120,15 +124,18 @@ def check_runtime_file(path: Path) -> None:
 
 def _kind_before_export(path: Path) -> FileKind | None:
     """What a file of PyTorch is, whatever its name ends in; None of anything else."""
-    if not path.is_file() or not path.stat().st_size:
+    if not path.is_file():  # opening a pipe would block
         return None
-    with path.open("rb") as file:
-        start = file.read(2)
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except OSError:  # its reader says why
+        return None
     if start == b"PK" and _zip_names(path):  # of those that `kind_in` does not know
         return FileKind("a saved model or checkpoint of PyTorch", EXPORT)
     if start[:1] == b"\x80":
         return FileKind("a pickle, such as torch.save wrote before version 1.6", EXPORT)
-    return FileKind("a safetensors file", EXPORT) if is_safetensors(path) else None
+    return FileKind("a safetensors file", EXPORT) if start and is_safetensors(path) else None
 
 
 def is_onnx(start: bytes) -> bool:
@@ -138,9 +145,12 @@ def is_onnx(start: bytes) -> bool:
 
 def is_safetensors(path: Path) -> bool:
     """Whether a file begins as safetensors: eight bytes with the length of a header, then a JSON object."""
+    size = path.stat().st_size
+    if size < 9:
+        return False
     with path.open("rb") as file:
         start = file.read(9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size - 8
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
 
 def is_npz(path: Path) -> bool:

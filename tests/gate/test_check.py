@@ -97,6 +97,18 @@ class TestRegressions:
             assert "baseline.json stays as it was: something other than growth" in getattr(result, stream)
         assert (with_baseline.folder / "baseline.json").read_bytes() == before
 
+    def test_a_baseline_that_cannot_be_written_is_refused_before_the_work(self, project: Project) -> None:
+        project.flip_code_bit()  # which the work would find
+        places = {
+            project.folder: "is a directory",
+            project.folder / "absent" / "b.json": "no existing directory",
+            project.exported: "is read by this command",
+        }
+        for place, words in places.items():
+            result = run(project.model, project.exported, "--baseline", place, "--accept")
+            assert result.exit_code == 2
+            assert words in result.stderr
+
     def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
         grown = with_baseline.grow(0.01)
         for allowed, exit_code in ((grown, 0), (grown - 1, 4)):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import tarfile
 import zipfile
@@ -180,3 +181,13 @@ def test_an_onnx_model_is_inspected_whatever_its_name_ends_in(tmp_path):
     for name in ("model.pt", "model.tflite", "model.safetensors"):
         onnx.save(onnx.helper.make_model(graph), tmp_path / name)
         assert inspect_file(tmp_path / name).kind == "onnx"
+
+
+@pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/kmsg"])
+def test_a_file_of_proc_that_cannot_be_read_to_an_end_is_refused_as_empty(path):
+    if not os.path.exists(path):
+        pytest.skip(f"{path} is missing: no Linux, or no /proc")
+    for command in (["export", path, "--target", "onnx"], ["compress", path, "-o", "out.pt"], ["check", path, path]):
+        done = CliRunner().invoke(cli.main, command)
+        assert (done.exit_code, "Traceback" in done.output) == (2, False), done.output
+        assert "is empty" in done.output
