@@ -159,6 +159,7 @@ def test_reports_tell_what_a_session_takes_for_every_node(exported):
 def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(tmp_path):
     tables = [edge_embed.DPQEmbedding(N, D, num_codes, 12) for num_codes in (16, 9, 8, 17)]
     lowered = edge_embed.lower(Heads(tables), torch.randn(2, D))
+    # 19 blocks of 16 rows; 6 bytes a row are padded to 8.
     blocks = {f"{at}.words": 19 * 2 * 64 if table.num_codes in (9, 16) else 0 for at, table in enumerate(tables)}
     found = {}
     for megabytes in (None, 0, 1):
