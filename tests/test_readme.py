@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ from edge_embed.targets.arm64 import Arm64
 from edge_embed.targets.catalog import list_targets, make_target
 from edge_embed.targets.target import NotRunError
 from edge_embed.targets.web.package import fetch_runtime
+
+from .warm import Warm
 
 METHODS = ("ant", "dpq", "tt")  # what the README's x stands for
 TARGETS = "| target | what it is | needs | evidence | tried on |"
@@ -74,15 +75,17 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where every Python and shell block has run, in order, and printed what stands below it."""
     folder = tmp_path_factory.mktemp("readme")
     printed = ""
-    for block in BLOCKS:
-        if block.language == "python":
-            printed = run([sys.executable, "-c", block.text], folder).stdout
-        elif block.language == "sh" and not is_make(block):
-            printed = run(["bash", "-euo", "pipefail", "-c", block.text], folder).stdout
-        elif block.language == "toml":
-            (folder / "edge-embed.toml").write_text(block.text, encoding="utf-8")
-        elif block.language == "text output":
-            assert [line.rstrip() for line in printed.splitlines()] == block.text.splitlines()
+    with Warm() as warm:
+        path = os.pathsep.join([str(warm.scripts), SCRIPTS, os.environ["PATH"]])
+        for block in BLOCKS:
+            if block.language == "python":
+                printed = run(warm.program(block.text), folder).stdout
+            elif block.language == "sh" and not is_make(block):
+                printed = run(["bash", "-euo", "pipefail", "-c", block.text], folder, PATH=path).stdout
+            elif block.language == "toml":
+                (folder / "edge-embed.toml").write_text(block.text, encoding="utf-8")
+            elif block.language == "text output":
+                assert [line.rstrip() for line in printed.splitlines()] == block.text.splitlines()
     return folder
 
 

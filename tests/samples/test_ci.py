@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import yaml
 import edge_embed
 from edge_embed import cli
 from edge_embed.gate.budget import read_budget
+
+from ..warm import Warm
 
 FOLDER = Path(__file__).parents[2] / "samples" / "ci"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -58,8 +61,14 @@ def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
     assert not WORKFLOW["jobs"]["check"]["runs-on"].endswith("latest")
 
 
+@pytest.fixture
+def warm() -> Iterator[Warm]:
+    with Warm() as warm:
+        yield warm
+
+
 @pytest.mark.slow
-def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
+def test_its_commands_run_one_after_another(warm: Warm, tmp_path: Path) -> None:
     """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""
     if shutil.which("git") is None:
         pytest.skip("git is missing (Debian: apt-get install git)")
@@ -69,7 +78,7 @@ def test_its_commands_run_one_after_another(tmp_path: Path) -> None:
     edge_embed.save(table, tmp_path / "model.pt", torch.tensor([[3, 1, 2]]))
     variables = {f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     variables |= {"BASE": "HEAD", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
-    variables |= {"PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
+    variables |= {"PATH": os.pathsep.join([str(warm.scripts), sysconfig.get_path("scripts"), os.environ["PATH"]])}
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
         command = ["bash", "-e", "-o", "pipefail", "-c", text]  # as GitHub does
