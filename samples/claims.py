@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from baselines import WAYS
 from begun import Begun
+from candidates import one_of_each
 from options import Options, data_option, make_folder
 from scipy import stats
 from trials import Trial, choose, run_seed, step_costs
@@ -38,7 +39,7 @@ _CHOICE = "Epochs and settings were chosen by validation data."
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first.")
-@click.option("--quick", is_flag=True, help="Fewer epochs, and no choice of settings: shows the way, learns less.")
+@click.option("--quick", is_flag=True, help="Fewer epochs, one ratio a method, no choice of settings: learns less.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -54,7 +55,7 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
     make_folder(options.output)
     torch.set_num_threads(1)  # faster where models are this small; times of steps are to be those of one core
     module = import_module(f"{sample}.claims")
-    make_task, candidates = module.make_task(options), module.CANDIDATES
+    make_task, candidates = module.make_task(options), one_of_each(module.CANDIDATES) if quick else module.CANDIDATES
     file = options.output / "begun.json"
     begun = Begun.read(file, sample, quick, candidates) if resume else Begun(sample, quick)
     for method, recipes in candidates.items():

@@ -14,12 +14,16 @@ from ag_news.data import read
 from ag_news.model import WIDTH
 from ag_news.sample import HELD_OUT, NewsTask
 
+_QUICK_TEXTS = 10_000  # of each part, if there are as many
+
 
 def make_task(options: Options) -> Callable[[], NewsTask]:
     """Makes the task anew, with another split into training and validation texts each time."""
     with unpacked(options.data, "agnews20k") as folder:
-        texts = read(folder)
-    return lambda: NewsTask(*texts, held_out=HELD_OUT)
+        vocabulary, texts, test = read(folder)
+    if options.quick:
+        texts, test = texts[:_QUICK_TEXTS], test[:_QUICK_TEXTS]
+    return lambda: NewsTask(vocabulary, texts, test, held_out=HELD_OUT)
 
 
 def _dense(words: int) -> nn.Module:

@@ -16,7 +16,7 @@ from sst2.model import WIDTH, PhraseClassifier
 _HELD_OUT = 5000  # for validation, and as many for the test: the 872 sentences that SST-2 has for it say too little
 _LONGEST = 56
 _BATCH = 64
-_QUICK_PHRASES = 10_000
+_QUICK_PHRASES, _QUICK_HELD_OUT = 10_000, 1_000
 
 
 class PhraseTask(TextTask[PhraseClassifier]):
@@ -35,14 +35,15 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
     """Makes the task anew, with other phrases for validation each time; those of the test stay."""
     phrases = sentences.read(options.data).training
     rows = [(label, text.lower().split()) for label, text in phrases]
+    held_out = _QUICK_HELD_OUT if options.quick else _HELD_OUT
     if options.quick:
-        rows = rows[: _QUICK_PHRASES + 2 * _HELD_OUT]
-    step = len(rows) // _HELD_OUT
-    testing = rows[::step][:_HELD_OUT]
-    training = [row for at, row in enumerate(rows) if at % step or at >= step * _HELD_OUT]
+        rows = rows[: _QUICK_PHRASES + 2 * held_out]
+    step = len(rows) // held_out
+    testing = rows[::step][:held_out]
+    training = [row for at, row in enumerate(rows) if at % step or at >= step * held_out]
     vocabulary = number_words((word for _, words in training for word in words), least=2)
     texts, test = (encode(part, vocabulary, _LONGEST) for part in (training, testing))
-    return lambda: PhraseTask(vocabulary, texts, test, _HELD_OUT)
+    return lambda: PhraseTask(vocabulary, texts, test, held_out)
 
 
 def candidates(width: int = WIDTH) -> Candidates:

@@ -20,6 +20,7 @@ import click
 import steps
 import trials
 from baselines import WAYS, cut_down
+from candidates import one_of_each
 from click.testing import CliRunner
 from options import Options
 from tables import MakeTable
@@ -382,6 +383,11 @@ class TestSteps:
         done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "100"], steps.main)
         assert done.exit_code == 2
         assert "--width: got 100, expected a multiple of 64" in " ".join(done.output.split())
+
+
+def test_a_quick_run_has_one_ratio_of_each_method() -> None:
+    found = one_of_each({"dense": [], "dpq vq, K = 16": [], "dpq vq, K = 4": [], "dpq sx, K = 16": [], "tt, R = 8": []})
+    assert list(found) == ["dense", "dpq vq, K = 16", "dpq sx, K = 16", "tt, R = 8"]
 
 
 @pytest.mark.slow
