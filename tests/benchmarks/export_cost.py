@@ -1,7 +1,7 @@
 """What exporting a large table costs: ``python tests/benchmarks/export_cost.py`` prints time and peak memory.
 
-Every export runs in a process of its own. Peak memory is counted above that of a 1,000-row export, which is
-mostly imports, and given as a multiple of the packed bytes. Time on a shared machine is no more than a hint.
+Every export runs in a process of its own. Peak memory is counted above that of a 1,000-row export before it, which
+is mostly imports, and given as a multiple of the packed bytes. Time on a shared machine is no more than a hint.
 """
 
 import json
@@ -37,18 +37,11 @@ class Cost:
 
 
 def measure(layer: str, state: str, rows: int = ROWS) -> Cost:
-    """Save and export a table of ``rows`` rows and one of 1,000."""
+    """Save and export a table of 1,000 rows and one of ``rows``."""
     with tempfile.TemporaryDirectory() as folder:
-        small, large = (_export(count, layer, state, Path(folder)) for count in (1000, rows))
+        _child("save", folder, layer, state, "1000", str(rows))
+        small, large = json.loads(_child("export", f"{folder}/1000.pt", f"{folder}/{rows}.pt"))
     return Cost(large["seconds"], large["peak"] - small["peak"], large["packed"])
-
-
-def _export(rows: int, layer: str, state: str, folder: Path) -> dict[str, float]:
-    model = folder / f"{rows}.pt"
-    _child("save", str(model), str(rows), layer, state)
-    result = json.loads(_child("export", str(model)))
-    model.unlink()
-    return result
 
 
 def _child(*arguments: str) -> str:
@@ -60,14 +53,19 @@ def _child(*arguments: str) -> str:
     return done.stdout
 
 
-def _save(path: str, rows: str, layer: str, state: str) -> None:
+def _save(folder: str, layer: str, state: str, *counts: str) -> None:
+    for rows in counts:
+        _save_table(Path(folder) / f"{rows}.pt", int(rows), layer, state)
+
+
+def _save_table(path: Path, rows: int, layer: str, state: str) -> None:
     import torch
 
     import edge_embed
     from edge_embed.program.capture import write_archive
 
     name, options = LAYERS[layer]
-    table = getattr(edge_embed, name)(int(rows), DIM, **options)
+    table = getattr(edge_embed, name)(rows, DIM, **options)
     if name == "ANTEmbedding":  # as if it were trained: 8 nonzeros a row
         with torch.no_grad():
             table.transform[:, 8:] = 0
@@ -77,7 +75,7 @@ def _save(path: str, rows: str, layer: str, state: str) -> None:
         write_archive(table, file, torch.zeros(1, 1, dtype=torch.int64))
 
 
-def _measured_export(path: str) -> None:
+def _measured_export(path: str) -> dict[str, float]:
     from edge_embed.exporters.onnx.export import export_onnx
     from edge_embed.lowering.graph import lower_program
     from edge_embed.program.reader import read_program
@@ -88,7 +86,7 @@ def _measured_export(path: str) -> None:
     seconds = time.perf_counter() - start
     (table,) = lowered.tables.values()
     assert sum(file.stat().st_size for file in written.files) < 1.01 * table.nbytes + (32 << 10)
-    print(json.dumps({"seconds": seconds, "peak": _peak_bytes(), "packed": table.nbytes}))
+    return {"seconds": seconds, "peak": _peak_bytes(), "packed": table.nbytes}
 
 
 def _peak_bytes() -> int:
@@ -116,6 +114,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["save"]:
         _save(*sys.argv[2:])
     elif sys.argv[1:2] == ["export"]:
-        _measured_export(sys.argv[2])
+        print(json.dumps([_measured_export(path) for path in sys.argv[2:]]))
     else:
         main()
