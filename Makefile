@@ -1,6 +1,7 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
 # make test      all quick tests, Python and C++
+# make test-long the tests that not even .ci/run runs, half an hour of them; tests/LONG.md says when they ran
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      style, types and import rules
 # make clean     remove what the others made
@@ -21,7 +22,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo test test-cpp lint clean
+.PHONY: install demo test test-long test-cpp lint clean
 
 install: .venv/installed
 
@@ -37,6 +38,10 @@ demo: install
 # The C++ tests are among them (tests/runtime_ops/test_cpp.py) as users get the library; with sanitizers they are slow.
 test: install
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
+
+# What they compare with needs EDGE_EMBED_DATA (samples/*/README.md).
+test-long: install
+	$(BIN)/pytest -m long --durations=0
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'

@@ -26,6 +26,9 @@ METHODS = {
     "wikitext2": _LEARNED,
 }
 NAMES = tuple(METHODS)
+# They train nothing, or little: most of their time goes into the k-means of eleven tables, and of three of 30,522 rows.
+LONG = ("pretrained", "sentence_encoder")
+QUICK = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
 Rows = dict[str, dict[str, Any]]
 
@@ -48,11 +51,11 @@ def scores(rows: Rows, metric: str) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 class TestQuickRuns:
-    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("name", QUICK)
     def test_every_path_of_every_export_agrees(self, name: str) -> None:
         assert {row["validation"] for row in quick(name).values() if row["times"]} == {"passed"}
 
-    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("name", QUICK)
     def test_every_method_is_there_and_smaller_than_dense(self, name: str) -> None:
         rows = quick(name)
         assert {method.split()[-1] for method in rows} == METHODS[name]
@@ -96,6 +99,7 @@ class TestQuickRuns:
         rows = quick(name)
         assert all({"rows", "logits"} <= row["times"].keys() for method, row in rows.items() if method != "dense")
 
+    @pytest.mark.long
     def test_tables_that_others_trained_are_replaced(self) -> None:
         rows = quick("pretrained")
         perplexity, same = scores(rows, "perplexity"), scores(rows, "same decisions")
@@ -113,6 +117,7 @@ class TestQuickRuns:
         assert films["films dpq"] > max(films["films ant"], films["films low_rank"])
         assert rows["films dpq"]["ratio"] > 9
 
+    @pytest.mark.long
     def test_sentences_are_as_alike_as_they_were(self) -> None:
         rows = quick("sentence_encoder")
         alike = scores(rows, "rank correlation")
