@@ -52,16 +52,16 @@ def run(tmp_path, *arguments):
     return done
 
 
-# 20 s, because sound steps take seconds where other tests run beside this one.
+# 10 s, because sound steps take seconds where other tests run beside this one.
 @posix
 @pytest.mark.slow
 @pytest.mark.parametrize("where", STEPS)
 def test_validate_ends_a_run_that_does_not_end(files, tmp_path, where):
     page = ["--html", tmp_path / "report.html"]
-    limits = ["--iterations", "2", "--time-limit", "20"]
+    limits = ["--iterations", "2", "--time-limit", "10"]
     done = run(tmp_path, "validate", files / "model.pt", files / f"{where}.onnx", *limits, *page)
     assert done.returncode == 1
-    message = f"step {STEPS[where]!r} took more than 20 s, the time limit, and was ended: allow more with --time-limit"
+    message = f"step {STEPS[where]!r} took more than 10 s, the time limit, and was ended: allow more with --time-limit"
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert json.loads(done.stdout)["error"].startswith(message)
@@ -74,21 +74,21 @@ def test_check_ends_a_run_by_the_limit_of_the_budget(files, tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     shutil.copy(files / "native.onnx", project / "model.onnx")
-    (project / "edge-embed.toml").write_text("[targets]\ntime_limit = 20\n")
+    (project / "edge-embed.toml").write_text("[targets]\ntime_limit = 10\n")
     reports = [part for form in ("output", "junit") for part in (f"--{form}", tmp_path / form)]
     done = run(
         tmp_path, "check", files / "model.pt", project / "model.onnx", "--budget", project / "edge-embed.toml", *reports
     )
     assert done.returncode == 1
-    assert f"step {STEPS['native']!r} took more than 20 s" in done.stderr
+    assert f"step {STEPS['native']!r} took more than 10 s" in done.stderr
     assert "in a budget with time_limit under [targets]" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["project"]
 
 
 @pytest.mark.slow
 def test_python_gets_an_error(files):
-    options = ValidationOptions(iterations=0, time_limit=20)
-    with pytest.raises(TimeLimitError, match=r"step 'portable body: the example' took more than 20 s"):
+    options = ValidationOptions(iterations=0, time_limit=10)
+    with pytest.raises(TimeLimitError, match=r"step 'portable body: the example' took more than 10 s"):
         edge_embed.validate(files / "model.pt", files / "native.onnx", options=options)
 
 

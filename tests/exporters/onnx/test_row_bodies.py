@@ -76,7 +76,7 @@ def test_rows_are_those_of_the_packed_form(method, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", DRAW)
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data())
 def test_rows_are_those_of_the_packed_form_in_many_examples(method, data):
     test_rows_are_those_of_the_packed_form.hypothesis.inner_test(method, data)

@@ -99,7 +99,7 @@ def test_file_size_is_bounded(export, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_file_size_is_bounded_in_many_examples(export, data):
     test_file_size_is_bounded.hypothesis.inner_test(export, data)

@@ -155,7 +155,7 @@ class TestDamage:
             read_tokenizer(path)
 
     @pytest.mark.slow
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_what_is_read_runs_or_is_refused(self, data: st.DataObject, changed: Changed, saved: Saved) -> None:
         kind = data.draw(st.sampled_from(["RoBERTa", "BERT cased"]))
