@@ -1,7 +1,7 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
 # make test      all quick tests, Python and C++
-# make test-long the tests that not even .ci/run runs, half an hour of them; tests/LONG.md says when they ran
+# make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      style, types and import rules
 # make clean     remove what the others made

@@ -34,9 +34,9 @@ class Warm(AbstractContextManager["Warm"]):
         self.scripts = Path(self._folder.name)
         self._address = self.scripts / "socket"
         script = self.scripts / "edge-embed"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SIE "{__file__}" "{self._address}" command "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SI "{__file__}" "{self._address}" command "$@"\n')
         script.chmod(0o755)
-        self._server = subprocess.Popen([sys.executable, __file__, self._address], stdout=subprocess.PIPE)
+        self._server = subprocess.Popen([sys.executable, "-P", __file__, self._address], stdout=subprocess.PIPE)
         assert self._server.stdout is not None
         assert self._server.stdout.readline() == b"ready\n"
 
@@ -47,7 +47,7 @@ class Warm(AbstractContextManager["Warm"]):
 
     def program(self, code: str) -> list[str]:
         """The command that does what `python -c` does."""
-        return [sys.executable, "-SIE", __file__, str(self._address), "program", code]
+        return [sys.executable, "-SI", __file__, str(self._address), "program", code]
 
 
 def _ask(address: str, *job: str) -> int:
@@ -103,7 +103,8 @@ def _import_all() -> None:
 
 def _run(kind: str, *arguments: str) -> None:
     if kind == "program":
-        sys.argv, sys.path[0] = ["-c"], ""
+        sys.argv = ["-c"]
+        sys.path.insert(0, "")
         main = sys.modules["__main__"] = ModuleType("__main__")
         exec(compile(arguments[0], "<string>", "exec"), vars(main))
     else:

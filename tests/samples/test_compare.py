@@ -26,7 +26,7 @@ METHODS = {
     "wikitext2": _LEARNED,
 }
 NAMES = tuple(METHODS)
-# They train nothing, or little: most of their time goes into the k-means of eleven tables, and of three of 30,522 rows.
+# They train nothing, or little: half of their time is the k-means of eleven tables, and of three of 30,522 rows.
 LONG = ("pretrained", "sentence_encoder")
 QUICK = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
