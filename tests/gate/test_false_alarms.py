@@ -23,7 +23,7 @@ from edge_embed.runtime.library import ENVIRONMENT_NAME
 pytestmark = pytest.mark.slow
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"
-REPETITIONS = int(os.environ.get("EDGE_EMBED_REPETITIONS", "10"))
+REPETITIONS = int(os.environ.get("EDGE_EMBED_REPETITIONS", "6"))
 CALL = "const ee_status status = kernel.run(table, ids, begin, end, rows, scratch, &bad);"
 SLOWED = f"""{CALL}
       const size_t again = begin + (end - begin) * 18 / 100;
