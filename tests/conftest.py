@@ -65,16 +65,22 @@ def _opened_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _operators_listed_once() -> Iterator[None]:
-    """Each lowering by torch asks for the operators of C++ anew, once a namespace; no test adds one.
+    """torch.export lists torch's operators and gives thousands of functions types, anew for each model.
 
-    It registers thousands of functions, too, and makes their annotations each time: those of typing are remembered.
+    That is a third of capturing a small model. Operators that came since are listed.
     """
-    import torch._ops
+    from torch import _C, _ops
     from torch._export import utils
+    from torch.export import decomp_utils, exported_program
 
+    list_all = utils._collect_all_valid_cia_ops
+    listed = functools.lru_cache(maxsize=1)(lambda operators: frozenset(list_all()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch._ops, "Callable", typing.Callable)
-        patch.setattr(utils, "_materialize_cpp_cia_ops", functools.cache(utils._materialize_cpp_cia_ops))
+        for module in (utils, decomp_utils, exported_program):
+            patch.setattr(
+                module, "_collect_all_valid_cia_ops", lambda: set(listed(len(_C._dispatch_get_all_op_names())))
+            )
+        patch.setattr(_ops, "Callable", typing.Callable)  # which makes a type once, that of `collections.abc` each time
         yield
 
 
