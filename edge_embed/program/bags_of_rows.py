@@ -26,8 +26,8 @@ def _by_row(*args: Any, **options: Any) -> Tensor:
         return _plain(**given)
     batch, length = ids.shape
     given["input"] = ids.reshape(-1)
-    given["offsets"] = torch.arange(batch, dtype=ids.dtype, device=ids.device) * length
-    given["include_last_offset"] = False  # as torch has it for a matrix
+    given["offsets"] = torch.arange(batch + 1, dtype=ids.dtype, device=ids.device) * length
+    given["include_last_offset"] = True
     if weights is not None:
         given["per_sample_weights"] = weights.reshape(-1)
     return _plain(**given)
