@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+import torch
 from torch import Tensor
 
 from edge_embed.compression.dense import DenseTable, Weight, row_weights
@@ -96,7 +97,7 @@ class Search:
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted = weight, padding_idx, counts
-        ids = sample(len(weight), _FITTED, seed)
+        ids = torch.arange(len(weight)) if method in _NEED_ALL else sample(len(weight), _FITTED, seed)
         is_sample = len(ids) < len(weight)
         if is_sample:
             self._fitted = table.rows(ids).float(), None, weights[ids]
@@ -144,7 +145,8 @@ class Search:
             for ratio in reversed(_RATIOS):
                 trials = trials or self._try_within(int(self._dense_bytes / ratio), self._methods)
             least = min(trials, key=lambda trial: trial.nbytes, default=None)
-            smallest = "" if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
+            larger = f"; none is smaller than the {self._dense_bytes:,} bytes of the dense table: leave it as it is"
+            smallest = larger if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
             raise SizeError(f"no setting that was tried takes {goal.nbytes:,} bytes or less{smallest}")
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
         nearest = ""

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
+from edge_embed.program.bags_of_rows import bags_of_rows
 from edge_embed.program.causal_masks import masks_not_compared
 from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.failures import empty_example, explained
@@ -187,7 +188,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
 
     def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
         with ExitStack() as stack:
-            for context in (sizes_of_one, opaque_recurrence(), masks_not_compared(), _torch_quiet()):
+            for context in (sizes_of_one, opaque_recurrence(), masks_not_compared(), bags_of_rows(), _torch_quiet()):
                 stack.enter_context(context)
             stack.enter_context(_named_failure(model, is_shaped, empty_example(pytree.tree_leaves((args, kwargs)))))
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)

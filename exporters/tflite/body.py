@@ -18,8 +18,8 @@ from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
 from edge_embed.quiet import silence
 
-# What the converter's compiler says behind the place in the source of the model.
-_FAILURE = re.compile(r" error: (.+)")
+# What the converter's compiler says, without the place in the source of the model, which may stand on either side.
+_FAILURE = re.compile(r"(?:^|\s)error: (?:.*:\d+:\d+\)*: )?(.+)")
 
 
 def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:

@@ -4,7 +4,7 @@ It needs no converter, and its sizes stay dynamic.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -137,6 +137,13 @@ def _multiply(graph: Graph, left: Tensor, right: Any) -> Tensor:
     return graph.binary("MUL", left, _tensor(graph, right, left))
 
 
+def _concatenate(graph: Graph, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    rank, kinds = len(tensors[0].shape), {(len(tensor.shape), tensor.dtype) for tensor in tensors}
+    if axis not in (-1, rank - 1) or len(kinds) > 1:
+        raise UnsupportedError(f"a concatenation along axis {axis}, or of several types")
+    return graph.concatenate(tensors)
+
+
 def _matmul(graph: Graph, left: Tensor, right: Tensor) -> Tensor:
     if len(right.shape) != 2:
         raise UnsupportedError(f"a product with a tensor of rank {len(right.shape)}")
@@ -151,7 +158,7 @@ _TRANSLATIONS: Mapping[Any, Callable[..., Tensor]] = {
     operator.add: _add,
     torch.ops.aten._to_copy.default: _to_copy,
     torch.ops.aten.arange.default: _arange,
-    torch.ops.aten.cat.default: Graph.concatenate,
+    torch.ops.aten.cat.default: _concatenate,
     torch.ops.aten.matmul.default: _matmul,
     torch.ops.aten.mul.Tensor: _multiply,
     torch.ops.aten.new_full.default: _new_full,

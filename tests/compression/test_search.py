@@ -115,6 +115,23 @@ def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPat
     assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.02)
 
 
+@pytest.mark.parametrize("method", ["tt", "tr"])
+@pytest.mark.parametrize("plan", [{"ratio": 6}, {"min_cosine": 0.3}], ids=["ratio", "cosine"])
+def test_a_long_table_is_tried_whole_where_some_rows_say_nothing(method: str, plan, monkeypatch) -> None:
+    monkeypatch.setattr(search, "_FITTED", 100)
+    _, table = made(Plan(method, **plan))
+    trial = next(trial for trial in table.trials if trial.setting == table.setting)
+    assert trial.nbytes == table.fidelity.packed_bytes
+    assert trial.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dpq", "rows"])
+def test_a_table_that_nothing_makes_smaller_is_said_to_be_one(method: str) -> None:
+    table = FoundTable("words", torch.randn(2, 3), None, 1, looks_up=True)
+    with pytest.raises(SizeError, match="none is smaller than the 24 bytes of the dense table: leave it as it is"):
+        compress_tables([table], {}, Plan(method, ratio=6))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_settings_within_some_bytes_take_no_more(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
