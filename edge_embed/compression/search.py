@@ -97,7 +97,8 @@ class Search:
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted = weight, padding_idx, counts
-        ids = torch.arange(len(weight)) if method in _NEED_ALL else sample(len(weight), _FITTED, seed)
+        needs_all = method != AUTO and METHODS[method].needs_all
+        ids = torch.arange(len(weight)) if needs_all else sample(len(weight), _FITTED, seed)
         is_sample = len(ids) < len(weight)
         if is_sample:
             self._fitted = table.rows(ids).float(), None, weights[ids]

@@ -1,17 +1,19 @@
 """What is asked for is what comes out: bytes, cosines, sizes; the report says what else there was."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from edge_embed.compression import ant, search
-from edge_embed.compression import setting as setting_module
 from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.plan import Plan, compress_tables
 from edge_embed.compression.search import Goal, Search
 from edge_embed.compression.setting import METHODS, setting_of
 from edge_embed.errors import BadInputError, ParityError, SizeError
+from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.compressed import CompressedTable, Trial, pareto_front
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
@@ -178,8 +180,8 @@ def test_bytes_are_kept_where_a_sample_says_how_many_weights_there_are(monkeypat
     table = FoundTable("words", torch.from_numpy(many).float(), None, 1, looks_up=True)
     _, (report,) = compress_tables([table], {}, Plan("ant", ratio=8))
     assert 8 <= report.fidelity.ratio < 8.5
-    monkeypatch.setattr(setting_module, "_SAMPLED", 1.1)
-    monkeypatch.setattr(search, "bytes_of", lambda shape, num_rows: 1)
+    monkeypatch.setattr(ant, "_SAMPLED", 1.1)
+    monkeypatch.setattr(ANTShape, "with_rows", lambda shape, num_rows: SimpleNamespace(nbytes=1))
     with pytest.raises(SizeError, match=r"ant A=\d+.*: takes [\d,]+ bytes, expected 32,000 or less: ask for a little"):
         compress_tables([table], {}, Plan("ant", ratio=8))
 
@@ -247,7 +249,7 @@ def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, me
         ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no `num_groups`: give it"),
         (
             {"method": "tt", "options": {"rank": 3, "value_type": "float16"}, "trainable": True},
-            "value_type: got one for layers that learn: give it to freeze",
+            "`value_type`: got one for layers that learn: give it to freeze\\(\\) later",
         ),
         ({"ratio": 1}, "ratio: got 1, expected a number above 1"),
         ({"ratio": float("nan")}, "ratio: got nan"),

@@ -13,5 +13,5 @@ from edge_embed import ops
 def operator_lines() -> Iterator[str]:
     for module in iter_modules(ops.__path__, "edge_embed.ops."):
         import_module(module.name)
-    pattern = re.compile(r"^edge_embed::")
+    pattern = re.compile(r"^edge_embed::(?!toy_)")  # those are of a method that another test registers
     yield from sorted(str(schema) for schema in torch._C._jit_get_all_schemas() if pattern.match(schema.name))

@@ -109,7 +109,7 @@ def _rows(ids: Tensor, stored: Tensor, padding_idx: int | None) -> Tensor:
 
 
 FORM = define(
-    "x",
+    "toy_x",
     "Tensor stored, int? padding_idx",
     _rows,
     size=lambda stored, padding_idx: (stored.shape[0], stored.shape[1]),
