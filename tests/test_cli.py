@@ -182,7 +182,7 @@ def test_doctor_finds_the_library_and_runs_it() -> None:
         (["export", "{model}", "--target", "coreml"], "expected one of onnx"),
         (["export", "{text}", "--target", "onnx"], "no saved model"),
         (["export", "{model}", "--target", "onnx", "-o", "missing/folder/out.onnx"], "no existing directory"),
-        (["export", "{model}", "--target", "onnx", "--input", "ids:int64[batch]"], "--input"),
+        (["export", "{model}", "--target", "onnx", "-o", "new.onnx", "--input", "ids:int64[batch]"], "--input"),
         (["validate", "{model}", "{text}"], "export it again"),
         (["validate", "{model}", "{onnx}", "--atol", "tiny"], "tiny"),
         (["validate", "{model}", "{onnx}", "--rtol", "nothing:1e-3"], "nothing"),

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, suggested
+from edge_embed.errors import BadInputError
 
 StoredType = Literal["float32", "float16"]
 
@@ -32,8 +32,7 @@ def rounded(weight: Tensor, stored_type: StoredType) -> Tensor:
         BadInputError: if there is no such type, or a number is too large for it.
     """
     if stored_type not in STORED_TYPES:
-        hint = suggested(str(stored_type), STORED_TYPES)
-        raise BadInputError(f"got type {stored_type!r:.80}, {hint}expected one of {', '.join(STORED_TYPES)}")
+        raise BadInputError(f"got type {stored_type!r:.80}, expected one of {', '.join(STORED_TYPES)}")
     stored = weight.detach().to(STORED_TYPES[stored_type])
     if not stored.isfinite().all():
         largest = torch.finfo(stored.dtype).max

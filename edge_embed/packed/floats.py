@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError, suggested
+from edge_embed.errors import BadInputError
 
 FLOAT_BYTES: Mapping[str, int] = {"float32": 4, "float16": 2}
 
@@ -18,8 +18,7 @@ def check_float_type(name: str, got: object, types: tuple[str, ...] = tuple(FLOA
         BadInputError: It names the types.
     """
     if not isinstance(got, str) or got not in types:
-        hint = suggested(str(got), types)
-        raise BadInputError(f"{name}: got {got!r:.80}, {hint}expected {', '.join(types[:-1])} or {types[-1]}")
+        raise BadInputError(f"{name}: got {got!r:.80}, expected {', '.join(types[:-1])} or {types[-1]}")
 
 
 def rounded(rows: NDArray[np.float64], value_type: str) -> NDArray[np.floating[Any]]:

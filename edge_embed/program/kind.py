@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 SAVE = "give a file from edge_embed.save(model, path, example_inputs)"
 MATRIX = "save its embedding matrix with numpy.save, and give that file"
-EXPORT = "make the .onnx or .tflite file of it (edge-embed export), and give that"
+EXPORT = "make the .onnx or .tflite file of it (edge-embed export), and give that; it stands behind the saved model"
 EXPORTED = "convert the model to TFLite or ONNX, and give that file"
 UNPACK = "unpack it, and give the file inside"
 JOINED = (

@@ -103,7 +103,7 @@ def test_without_matplotlib_plots_are_refused_at_once(tmp_path, monkeypatch):
         (["missing.onnx"], "missing.onnx"),
         (["missing.safetensors"], "missing.safetensors"),
         (["missing.onnx", "--rows", "5"], "leave one of them out"),
-        (["--method", "ant", "--memory-megabytes", "4"], "memory_megabytes: got 4, expected none"),
+        (["--method", "ant", "--memory-megabytes", "4"], "--memory-megabytes: got 4, expected none"),
         (["missing.onnx", "--memory-megabytes", "4"], "leave one of them out"),
         (["--plot", "missing/folder"], "no existing directory"),
         (["--method", "dpq", "--use", "rows", "--rows", str(1 << 50)], "use fewer rows"),

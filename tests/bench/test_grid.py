@@ -103,7 +103,7 @@ def test_presets_make_tables_of_any_method(preset):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "pq"}, "method: got 'pq', expected some of dpq, ant, tt"),
+        ({"method": "pq"}, "method: got 'pq', did you mean 'dpq'\\? expected some of dpq, ant, tt"),
         ({"use": "rows,top"}, "use: got 'top'"),
         ({"cache": "hot"}, "cache: got 'hot'"),
         ({"peers": "cuda"}, "peers: got 'cuda'"),

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_embed.bench import ant, dpq, tables, tt
+from edge_embed.bench import ant, dpq, tt
 from edge_embed.bench.peers.faiss_pq import PEERS as FAISS
 from edge_embed.bench.peers.listed import OURS, PEERS
 from edge_embed.bench.peers.scipy_csr import PEERS as SCIPY
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import USES, Bag, TopK
+from edge_embed.packed import PackedDPQ
 
 ROWS, DIM, BATCH = 300, 64, 24
 TABLES = {
@@ -140,6 +141,6 @@ def test_the_dense_twin_has_the_rows_of_the_table(method):
 
 @pytest.mark.parametrize("padding_idx", [0, 7, ROWS - 1])
 def test_the_padding_row_is_never_asked_for_and_every_other_is(padding_idx):
-    packed = tables.PackedDPQ.from_codes(np.ones((ROWS, 2), np.uint8), np.ones((2, 2, 2), np.float32), padding_idx)
+    packed = PackedDPQ.from_codes(np.ones((ROWS, 2), np.uint8), np.ones((2, 2, 2), np.float32), padding_idx)
     ids = USES["rows"].draw(packed, np.random.default_rng(0), "uniform", 20 * ROWS)["ids"]
     assert set(ids) == set(range(ROWS)) - {padding_idx}

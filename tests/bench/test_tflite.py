@@ -140,7 +140,7 @@ def test_a_table_that_was_changed_is_refused(bag, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--use", "litert", "--memory-megabytes", "1"], "memory_megabytes: got a value for TFLite files"),
+        (["--use", "litert", "--memory-megabytes", "1"], "--memory-megabytes: got a value for TFLite files"),
         (["--use", "litert-bag", "--batch", "12"], "batch: got 12, expected a multiple of 8"),
     ],
 )

@@ -26,10 +26,6 @@ def model(tmp_path_factory):
         ("", "give --ratio, --budget or --min-cosine, or a --method with its sizes"),
         ("--ratio 1", "--ratio: got 1.0, expected a number above 1"),
         ("--method row --bits 8", "--method: got 'row', did you mean 'rows'? expected dpq, opq, ant, tt, tr, low_rank"),
-        (
-            "--method low_rank --rank 2 --value-type flot16",
-            "got type 'flot16', did you mean 'float16'? expected one of float32, float16",
-        ),
     ],
 )
 def test_refusal_of_compress_names_options_as_they_are_typed(model, tmp_path, options, message):

@@ -81,8 +81,8 @@ def test_growth_is_exact(tmp_path: Path, written: str, before: int, limit: int) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[size]\non_disc = 1", "size: unknown key 'on_disc': expected one of on_disk, zipped"),
-        ("sizes = 1", "unknown key 'sizes': expected one of model, exported"),
+        ("[size]\non_disc = 1", "size: unknown key 'on_disc': did you mean 'on_disk'? expected one of on_disk, zipped"),
+        ("sizes = 1", "unknown key 'sizes': did you mean 'size'? expected one of model, exported"),
         ("[size]\non_disk = -1", "size: on_disk: got -1, expected bytes"),
         ('[size]\non_disk = "-1 KiB"', "on_disk: got '-1 KiB'"),
         ('[size]\non_disk = "1 KB"', "on_disk: got '1 KB'"),

@@ -32,7 +32,9 @@ def test_the_only_table_is_taken_as_it_is(tmp_path, dtype, key, name):
 
 def test_one_of_several_tables_is_named_as_a_layer(tmp_path):
     tensors = {"words.weight": TABLE, "head.weight": torch.ones(2, 3)}
-    with pytest.raises(BadInputError, match=r"has 2 tables, .* \(--module NAME\): head, words; or, .* --model"):
+    with pytest.raises(
+        BadInputError, match=r"has 2 tables, .* \(--module NAME of compress and bench\): head, words; or, .* --model"
+    ):
         load(tmp_path, tensors)
     torch.testing.assert_close(load(tmp_path, tensors, ["words"]).module.weight("words.weight"), TABLE)
     for wrong in (["word"], ["words", "head"]):

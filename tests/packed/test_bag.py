@@ -120,7 +120,7 @@ def test_no_bags_and_empty_bags() -> None:
         ([1, 2], [0.0, 2.0], "sum", None, "offsets: got float64"),
         ([[1, 2]], [0, 2], "sum", None, r"ids: got shape \[1, 2\], expected \[N\]"),
         ([1.0, 2.0], [0, 2], "sum", None, "ids: got dtype float64"),
-        ([1, 2], [0, 2], "median", None, "mode: got 'median', expected one of sum, mean, max"),
+        ([1, 2], [0, 2], "median", None, "mode: got 'median', did you mean 'mean'\\? expected one of sum, mean, max"),
         ([1, 2], [0, 2], "mean", [1.0, 1.0], "sample_weights: got some for mode 'mean', expected none"),
         ([1, 2], [0, 2], "sum", [1.0], r"sample_weights: got float64 \[1\], expected floats \[2\], one for each id"),
         ([1, 2], [0, 2], "sum", [1, 1], r"sample_weights: got int64 \[2\]"),

@@ -187,7 +187,11 @@ def test_an_onnx_model_is_inspected_whatever_its_name_ends_in(tmp_path):
 def test_a_file_of_proc_that_cannot_be_read_to_an_end_is_refused_as_empty(path):
     if not os.path.exists(path):
         pytest.skip(f"{path} is missing: no Linux, or no /proc")
-    for command in (["export", path, "--target", "onnx"], ["compress", path, "-o", "out.pt"], ["check", path, path]):
+    for command in (
+        ["export", path, "--target", "onnx", "-o", "out.onnx"],
+        ["compress", path, "-o", "out.pt"],
+        ["check", path, path],
+    ):
         done = CliRunner().invoke(cli.main, command)
         assert (done.exit_code, "Traceback" in done.output) == (2, False), done.output
         assert "is empty" in done.output

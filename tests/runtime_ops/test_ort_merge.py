@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ort_nodes import TtTable, assert_close, make_graph_input, open_session, run
 
-from edge_embed.bench import native
+from edge_embed.bench import native, tt
 from edge_embed.packed.tt import PackedTT
 
 ENOUGH = 1 << 20
 
 
 def bytes_of_the_library(packed: PackedTT, most: int) -> int:
-    table, size, scratch = native._struct(packed), ctypes.c_size_t(), ctypes.c_size_t()
+    table, size, scratch = tt.KERNEL.struct(packed), ctypes.c_size_t(), ctypes.c_size_t()
     status = native.operators().ee_tt_merge_bytes(
         ctypes.byref(table), ctypes.c_size_t(most), ctypes.byref(size), ctypes.byref(scratch)
     )

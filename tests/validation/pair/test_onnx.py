@@ -229,7 +229,7 @@ class TestWrongPairs:
     def test_a_saved_model_that_comes_second(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         ids = torch.tensor([[1, 2]])
         model = edge_embed.save(edge_embed.TTEmbedding(20, 8, rank=2), tmp_path / "model.pt", ids)
-        with pytest.raises(BadInputError, match=r"is of another kind.* or first the \.pt file"):
+        with pytest.raises(BadInputError, match=r"model\.pt: is a saved model .* stands behind the saved model"):
             validate(files[1], model)
 
     def test_a_text_of_the_rows_that_is_none(self, files: tuple[Path, Path]) -> None:
