@@ -11,7 +11,7 @@ from edge_embed.report.check import KIND, SCHEMA_VERSION
 from edge_embed.report.parts import SizePart
 from edge_embed.report.targets import INSTRUCTIONS
 
-_REMEDY = "write it again with `edge-embed check --output`, in pytest with --edge-embed-update-baseline"
+_REMEDY = "write it with `edge-embed check --accept`, in pytest with --edge-embed-update-baseline"
 
 
 @dataclass(frozen=True)

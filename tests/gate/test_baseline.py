@@ -115,5 +115,5 @@ def test_anything_else_is_refused(tmp_path: Path, content: Any, message: str) ->
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"no such file: .*edge-embed check --output"):
+    with pytest.raises(BadInputError, match=r"no such file: .*edge-embed check --accept"):
         read_baseline(tmp_path / "absent.json")
