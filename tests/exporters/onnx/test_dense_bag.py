@@ -67,15 +67,6 @@ class _Bags(nn.Module):
         return *self.with_mean(ids, offsets, weights), self.max(ids, offsets)
 
 
-class _Bags(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_mean, self.max = _Model(mode="mean"), nn.EmbeddingBag(20, 6, mode="max")
-
-    def forward(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        return *self.with_mean(ids, offsets, weights), self.max(ids, offsets)
-
-
 @pytest.mark.slow
 def test_export_with_dense_bags_gives_the_same_bytes_in_each_process(tmp_path: Path) -> None:
     edge_embed.save(_Bags().eval(), tmp_path / "m.pt", (_IDS, _OFFSETS, torch.ones(8)))
