@@ -1,4 +1,4 @@
-"""What a compression method tells the benchmark about itself."""
+"""The part of a compression method in the benchmark."""
 
 import ctypes
 from collections.abc import Callable

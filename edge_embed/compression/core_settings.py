@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.processes import Processes
-from edge_embed.compression.setting import Setting, Types
+from edge_embed.compression.setting import FittingMethod, Setting, Types
 from edge_embed.errors import BadInputError
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.packed.floats import FLOAT_BYTES
@@ -56,3 +56,14 @@ def cores_within(
             yield Setting(method, {"rank": rank}, {"value_type": types["value_type"]})
 
     return within
+
+
+def chain_method(
+    name: str,
+    fit: Callable[..., TTEmbedding],
+    layer: type[TTEmbedding],
+    ranks_of: Callable[[TTEmbedding], tuple[int, ...]],
+) -> FittingMethod:
+    """Return the part of a train or ring: a fit to some rows gives no others, and a file has one number of cores."""
+    within = cores_within(name, layer, ranks_of)
+    return FittingMethod(decomposition(fit), SIZES, TYPES, within, needs_all=True, not_beside=("low_rank",))

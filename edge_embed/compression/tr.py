@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from edge_embed.compression import cores
-from edge_embed.compression.core_settings import SIZES, TYPES, cores_within, decomposition
+from edge_embed.compression.core_settings import chain_method
 from edge_embed.compression.cores import Limit
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.setting import FittingMethod
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
@@ -60,12 +59,4 @@ def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
     return cores.fitted_ranks(pattern, _first_ranks)
 
 
-# A file has tables of one number of cores, and of a ring that is fitted to some rows no other rows come.
-TR = FittingMethod(
-    decomposition(fit),
-    SIZES,
-    TYPES,
-    cores_within("tr", TREmbedding, fitted_ranks),
-    needs_all=True,
-    not_beside=("low_rank",),
-)
+TR = chain_method("tr", fit, TREmbedding, fitted_ranks)

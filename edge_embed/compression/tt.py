@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from edge_embed.compression import cores
-from edge_embed.compression.core_settings import SIZES, TYPES, cores_within, decomposition
+from edge_embed.compression.core_settings import chain_method
 from edge_embed.compression.cores import Limit
 from edge_embed.compression.dense import Weight
 from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.setting import FittingMethod
 from edge_embed.layers.tt import TTEmbedding
 
 
@@ -75,12 +74,4 @@ def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
     return cores.fitted_ranks(pattern, _first_ranks)
 
 
-# A file has tables of one number of cores, and of a train that is fitted to some rows no other rows come.
-TT = FittingMethod(
-    decomposition(fit),
-    SIZES,
-    TYPES,
-    cores_within("tt", TTEmbedding, fitted_ranks),
-    needs_all=True,
-    not_beside=("low_rank",),
-)
+TT = chain_method("tt", fit, TTEmbedding, fitted_ranks)

@@ -9,7 +9,7 @@ from edge_embed.program.program import dtype_name
 
 
 def _trainable(transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Sizes:
-    """What a table would be if it were packed now: training goes on to change which entries are zero."""
+    """Return the sizes that packing now would give; training changes which entries are zero."""
     (rows, num_anchors), dim = transform.shape, anchors.shape[1]
     padding = 0 if padding_idx is None else _positive(transform[padding_idx])
     kept = _positive(transform) - padding

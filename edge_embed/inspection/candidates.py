@@ -38,7 +38,7 @@ def candidates(content: Any, checkpoint: Checkpoint) -> Iterator[DenseInfo]:
 
 
 def note_of(path: Path, found: list[DenseInfo]) -> str:
-    """What compresses them, and what they would take then."""
+    """Return the command that compresses the matrices, and the bytes they take afterwards."""
     names = ", ".join(table.name for table in found)
     packed = sum(table.stored_bytes for table in found) // _RATIO
     return (

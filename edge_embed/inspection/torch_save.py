@@ -122,7 +122,7 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
 
 
 def _weights(path: Path, contents: str) -> tuple[list[DenseInfo], list[str]]:
-    """What may be tables, and what to do with the file. Torch is loaded to see whether a checkpoint has weights."""
+    """Return the candidate tables and the notes of a file. Reading the weights of a checkpoint loads torch."""
     if contents not in ("state_dict", "checkpoint"):
         return [], [_NOTES[contents]]
 

@@ -70,7 +70,7 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
 
 
 def _without_lookups(tables: Iterable[FoundTable]) -> str:
-    """What a module without `nn.Embedding` has in its place."""
+    """Return the sentence that names the linear layers of a module without `nn.Embedding`."""
     linear = sorted((table for table in tables if not table.reason), key=lambda table: -table.weight.numel())
     names = ", ".join(repr(table.name) for table in linear[:_LARGEST]) or "none"
     return (

@@ -123,7 +123,7 @@ def check_runtime_file(path: Path) -> None:
 
 
 def _kind_before_export(path: Path) -> FileKind | None:
-    """What a file of PyTorch is, whatever its name ends in; None of anything else."""
+    """Return the kind of a PyTorch file, whatever its suffix; None for other files."""
     if not path.is_file():  # opening a pipe would block
         return None
     try:

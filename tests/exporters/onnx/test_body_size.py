@@ -76,13 +76,13 @@ options.intra_op_num_threads = 1
 session = ort.InferenceSession(sys.argv[1], options, ["CPUExecutionProvider"])
 ids = np.arange(4096) if sys.argv[2] == "all" else np.zeros(0, np.int64)
 session.run(None, {"ids": ids})
-import resource
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# ru_maxrss would begin at what the process of the tests holds.
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
 def test_one_row_of_all_anchors_costs_no_memory(tmp_path):
-    """4,096 ids, one of them with 2,000 entries: 32 MB of transform, not 2 GB of gathered anchors."""
+    """4,096 ids, one with 2,000 entries: a transform of 32 MB, 64 in float64 for long rows, not 2 GB of anchors."""
     random = np.random.default_rng(0)
     transform = np.zeros((4096, 2000), np.float32)
     transform[np.arange(4096), random.integers(0, 2000, 4096)] = 1
@@ -94,5 +94,5 @@ def test_one_row_of_all_anchors_costs_no_memory(tmp_path):
         int(subprocess.run([sys.executable, "-c", _HEAVY, str(path), which], capture_output=True, check=True).stdout)
         for which in ("none", "all")
     ]
-    assert peaks[1] - peaks[0] < 120 << 10  # KiB
+    assert 60 << 10 < peaks[1] - peaks[0] < 180 << 10  # KiB; less would say that nothing was measured
     check_rows(packed, np.arange(60, 80))
