@@ -122,7 +122,7 @@ HELD = r"export the model with opset 18.*'w' float32 \[300, 16\] of 19,200 bytes
     ("nodes", "opset", "message"),
     [
         ([constant("is", True), CHOICE], 8, rf"\(a graph inside If 'choose': BatchNormalization 'norm': .*\): {HELD}"),
-        ([make_node("ScaledTanh", ["r"], ["y"], "squash")], 9, rf"\(ScaledTanh 'squash': onnx has no such .*\): {HELD}"),
+        ([make_node("ScaledTanh", ["r"], ["y"], "squash")], 9, rf"\(ScaledTanh 'squash': onnx has no .*\): {HELD}"),
         ([make_node("Scan", ["", "u", "u"], ["q", "y"], "scan", num_scan_inputs=1, body=body())], 8,
          r"got 8, whose Scan works on a batch .*\(Scan 'scan'\): export the model with opset 9 or later"),
         ([make_node("Unsqueeze", ["r"], ["u"], axes=[0, 1]),

@@ -19,6 +19,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from edge_embed.compression.found import FoundTable
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.onnx.foreign.carried import take_from_around
 from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
 from edge_embed.exporters.onnx.foreign.heads import heads
 from edge_embed.exporters.onnx.foreign.known import Known, Leaf
@@ -62,7 +63,7 @@ class OnnxTable(FoundTable):
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
     """All tables of a file, in its order, their weights not read yet: `weight_of` does.
 
-    The model stays as it is: functions and larger operators that look rows up are written out in a copy.
+    Functions and larger operators that look rows up are written out in a copy of the model.
     """
     hidden = hidden_look_ups(file.model)
     if not hidden:
@@ -85,7 +86,11 @@ def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, O
 
 
 def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
-    """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
+    """The tables whose look-ups are nodes of the graph, or of the graphs inside it.
+
+    The model changes where a loop carries a constant.
+    """
+    take_from_around(file)
     view = View(file)
     nodes = [
         (scope, place, node)
