@@ -105,4 +105,5 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
         return replace(table, reason="not among the names that were given")
     if table.looks_up:
         return replace(table, reason=too_small(table.name, table.weight, numbers))
-    return replace(table, reason=f"an output layer of which no rows are looked up: {named(table.name)}")
+    what = f"an output layer of {table.nbytes:,} bytes, of which no rows are looked up"
+    return replace(table, reason=f"{what}: {named(table.name)}")

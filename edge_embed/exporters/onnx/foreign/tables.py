@@ -1,4 +1,4 @@
-"""The dense tables of an ONNX file: matrices of which rows are looked up, and what else is done with them.
+"""The dense tables of an ONNX file: matrices of which rows are looked up, or output layers, and what else is done.
 
 A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same
 bits, in whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
@@ -26,6 +26,7 @@ from edge_embed.exporters.onnx.foreign.known import Known, Leaf
 from edge_embed.exporters.onnx.foreign.lookups import gathers
 from edge_embed.exporters.onnx.foreign.obstacles import held_bytes, obstacles, shape_uses
 from edge_embed.exporters.onnx.foreign.one_hot import products
+from edge_embed.exporters.onnx.foreign.output_layers import output_layers
 from edge_embed.exporters.onnx.foreign.read import ForeignModel
 from edge_embed.exporters.onnx.foreign.scopes import Scope
 from edge_embed.exporters.onnx.foreign.uses import Use, View
@@ -105,10 +106,10 @@ def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
         if (id(use.scope), use.node.output[0]) not in parts:
             _place(found, use)
     taken = {(id(use.scope), use.place) for use in look_ups}
-    for at in nodes:
-        if (id(at[0]), at[1]) not in taken:
-            for use in heads(view, *at):
-                _place(found, use, alone=False)
+    products = [use for at in nodes if (id(at[0]), at[1]) not in taken for use in heads(view, *at)]
+    untied = [use for use in products if not _place(found, use, alone=False)]
+    for use in output_layers(view, untied, (use for uses in found for use in uses)):
+        _place(found, use)
     for at in nodes:
         for uses in found:
             uses.extend(shape_uses(view, *at[:2], uses))
@@ -150,17 +151,19 @@ def weight_of(table: OnnxTable) -> torch.Tensor:
     return torch.from_numpy(matrix if matrix.flags.writeable and matrix.flags.c_contiguous else matrix.copy())
 
 
-def _place(found: list[list[Use]], use: Use, alone: bool = True) -> None:
-    """Put a use to those of the same table, or, if it may be alone, on its own."""
+def _place(found: list[list[Use]], use: Use, alone: bool = True) -> bool:
+    """Put a use to those of the same table, or, if it may be alone, on its own: whether it was put anywhere."""
     for uses in found:
         for mine, other in _pairs(uses[0], use):
             if _is_same(mine, other):
                 if mine is not uses[0]:
                     uses[:] = [_uncast(one) or one for one in uses]
                 uses.append(other)
-                return
+                return True
     if alone and use.known.leaves:  # others are made of nothing that the file holds
         found.append([use])
+        return True
+    return False
 
 
 def _pairs(one: Use, other: Use) -> Iterator[tuple[Use, Use]]:
@@ -206,9 +209,10 @@ def _table(view: View, label: str, uses: Sequence[Use], reason: str, company: Se
     origins = frozenset(filter(None, (origin(node) for node in _nodes_of(view, uses))))
     constant = _plain_name(_largest(known))
     count = sum(each.kind != "shape" for each in uses)
+    looks_up = any(each.kind == "rows" for each in uses)
     return OnnxTable(
-        label, unread, None, count, True, reason, "beside", constant, known.dtype, tuple(uses), tuple(company), origins,
-        view.file, held_bytes=held,
+        label, unread, None, count, looks_up, reason, "beside", constant, known.dtype, tuple(uses), tuple(company),
+        origins, view.file, held_bytes=held, is_output=not looks_up,
     )  # fmt: skip
 
 
