@@ -18,6 +18,7 @@ def output_layers(view: View, products: Sequence[Use], others: Iterable[Use]) ->
     """Yield the products of output layers with at least 5 % of a file, the share that `compress` takes by default.
 
     Args:
+        view: the file.
         products: with matrices of no look-up.
         others: look-ups, and the products of their tables.
     """

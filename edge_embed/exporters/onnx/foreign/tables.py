@@ -21,6 +21,7 @@ from edge_embed.compression.found import FoundTable
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.foreign.carried import take_from_around
 from edge_embed.exporters.onnx.foreign.expand import hidden_look_ups, origin, write_out
+from edge_embed.exporters.onnx.foreign.handed_on import handed_on
 from edge_embed.exporters.onnx.foreign.heads import heads
 from edge_embed.exporters.onnx.foreign.known import Known, Leaf
 from edge_embed.exporters.onnx.foreign.lookups import gathers
@@ -100,6 +101,7 @@ def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
         if view.is_needed(scope, place)
     ]
     look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at) if use.ids]
+    look_ups += handed_on(view)
     parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
     for use in look_ups:
