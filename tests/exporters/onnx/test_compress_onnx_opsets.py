@@ -56,6 +56,18 @@ def test_a_sparse_table_of_a_function_in_a_loop_is_read(opset: int, tmp_path: Pa
     assert len(same(written([constant("times", 2), loop], {}, opset, functions=[find]), tmp_path)) == 1
 
 
+@pytest.mark.parametrize("opset", [12, 17])
+@pytest.mark.parametrize("as_constant", [True, False])
+def test_external_data_of_bodies_is_read(as_constant: bool, opset: int, tmp_path: Path) -> None:
+    table = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=W.shape, data_location=TensorProto.EXTERNAL)
+    table.external_data.add(key="location", value="weights.bin")
+    (tmp_path / "weights.bin").write_bytes(W.tobytes())
+    inner = body(*([make_node("Constant", [], ["w"], value=table)] if as_constant else []), gather(y="z"))
+    inner.initializer.extend([] if as_constant else [table])
+    choice = make_node("If", ["is"], ["y"], "choose", then_branch=inner, else_branch=body(gather("v", y="z")))
+    assert same(written([constant("is", True), choice], {"v": V}, opset), tmp_path) == ["v", "w"]
+
+
 def test_a_sparse_tensor_of_a_body_that_is_no_table_stays(tmp_path: Path) -> None:
     few = sparse(np.eye(COLUMNS, dtype=np.float32)[:3])
     few.values.name = "few"

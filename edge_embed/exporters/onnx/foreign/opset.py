@@ -8,7 +8,7 @@ from onnx import FunctionProto, ModelProto, checker, helper, version_converter
 from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.foreign.aside import put_back, set_aside
+from edge_embed.exporters.onnx.foreign.aside import Aside
 from edge_embed.exporters.onnx.foreign.expand import inline
 from edge_embed.exporters.onnx.foreign.largest import listed_constants
 from edge_embed.exporters.onnx.foreign.lean import without_weights
@@ -40,7 +40,7 @@ def raise_opset(file: ForeignModel) -> None:
     _write_out_changed(model, opset)
     lean = without_weights(model)
     write_as_newer(lean, opset)
-    sparse = set_aside(lean.graph)
+    aside = Aside(lean.graph)
     _call_standard_by_one_name(lean)
     _move(lean, "", _HIDDEN, opset)
     given = {tensor.name for tensor in lean.graph.initializer}
@@ -58,7 +58,7 @@ def raise_opset(file: ForeignModel) -> None:
         held = f"{_REMEDY}; {listed_constants(View(file))}"
         raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, and {stops}: {held}") from error
     keep_corners(converted, opset)
-    put_back(converted.graph, sparse)
+    aside.put_back(converted.graph)
     del model.graph.node[:]
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
