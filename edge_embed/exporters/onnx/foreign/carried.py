@@ -35,11 +35,13 @@ class _Carried:
 
     @property
     def first(self) -> str:
-        return self.node.input[self.given]
+        """The name of its first value."""
+        return str(self.node.input[self.given])
 
     @property
     def is_unchanged(self) -> bool:
-        return _source(self.body, self.body.output[self.returned].name) == self.body.input[self.taken].name
+        """Whether each step gives back what it took."""
+        return _source(self.body, self.body.output[self.returned].name) == str(self.body.input[self.taken].name)
 
 
 def take_from_around(file: ForeignModel) -> None:
