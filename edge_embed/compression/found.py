@@ -6,10 +6,8 @@ from typing import Literal, TypeVar
 
 from torch import Tensor
 
+from edge_embed.compression.worth import WORTH
 from edge_embed.errors import BadInputError, suggested
-
-WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
-
 
 Rotates = Literal["beside", "folded", "never"]
 

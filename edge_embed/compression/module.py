@@ -15,9 +15,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import WORTH, FoundTable, Rotates
+from edge_embed.compression.found import FoundTable, Rotates
 from edge_embed.compression.padding import padding_row
 from edge_embed.compression.weight import hooks_of, is_computed, weight_of
+from edge_embed.compression.worth import WORTH
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.rotated import rotated
 from edge_embed.layers.table import CompressedEmbedding

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import fx
 
-from edge_embed.compression.found import WORTH
+from edge_embed.compression.worth import WORTH
 
 if TYPE_CHECKING:
     from edge_embed.lowering.tables import UsedTable, UsedTables  # which tells of these

@@ -7,6 +7,7 @@ import pytest
 from onnx import NodeProto
 from onnx.helper import make_node
 
+import edge_embed
 from edge_embed.errors import BadInputError
 
 from .test_compress_onnx_tools import COLUMNS, ROWS, W, compress, exact, gather, same, written
@@ -28,7 +29,17 @@ def test_an_untied_output_layer_is_listed_with_its_size_and_compressed_by_its_na
     made = written([gather(y="h"), *nodes], {"w": W, "head": head, "b": np.ones(ROWS, np.float32)}, 17)
     report = compress(made, tmp_path)
     assert [(table.name, table.reason) for table in report.tables] == [("w", ""), ("head", UNTIED.format(nbytes))]
+    inspected = edge_embed.inspect(tmp_path / "model.onnx")
+    assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [("w", ROWS), ("head", ROWS)]
+    assert any(note.startswith("head is an output layer of which no rows are looked up") for note in inspected.notes)
     assert same(made, tmp_path, modules=["w", "head"], force=True) == ["w", "head"]
+
+
+def test_inspect_lists_no_tied_output_layer(tmp_path: Path) -> None:
+    made = written([gather(y="h"), make_node("MatMul", ["h", "turned"], ["y"])], {"w": W, "turned": W.T.copy()})
+    compress(made, tmp_path)
+    for name in ("model.onnx", "small.onnx"):
+        assert not any("output layer" in note for note in edge_embed.inspect(tmp_path / name).notes)
 
 
 INNER = [make_node("Gemm", ["h", "up"], ["u"], transB=1), make_node("Relu", ["u"], ["v"])]

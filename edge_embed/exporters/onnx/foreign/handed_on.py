@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from onnx import NodeProto
 
-from edge_embed.compression.found import WORTH
+from edge_embed.compression.worth import WORTH
 from edge_embed.exporters.onnx.foreign.scopes import Scope, is_standard, spelled
 from edge_embed.exporters.onnx.foreign.uses import FLOAT_KINDS, Use, View
 

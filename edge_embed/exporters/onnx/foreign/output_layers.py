@@ -6,7 +6,7 @@ with a matrix again, and that it has more rows than columns.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from edge_embed.compression.found import WORTH
+from edge_embed.compression.worth import WORTH
 from edge_embed.exporters.onnx.foreign.obstacles import numbers
 from edge_embed.exporters.onnx.foreign.scopes import Scope
 from edge_embed.exporters.onnx.foreign.uses import FLOAT_KINDS, Use, View
