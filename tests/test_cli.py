@@ -16,7 +16,7 @@ from torch import nn
 
 import edge_embed
 from edge_embed.cli import main
-from edge_embed.compression.order import by_frequency
+from edge_embed.fitting.order import by_frequency
 
 from .full_disk import full_disk
 

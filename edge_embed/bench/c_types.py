@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import Packed
 
 POINTER, SIZE, INT64, INT32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32
 _TYPES = ("float32", "float16", "int8", "uint8", "uint16", "uint32")  # as numbered in kernels/type.h

@@ -18,10 +18,10 @@ from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
 from edge_embed.packed.file import load_tables
-from edge_embed.packed.form import Packed, TableShape
 from edge_embed.packed.manifest import located
 from edge_embed.packed.methods import METHODS
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.packed.packed_form import Packed, TableShape
+from edge_embed.validation.exported_file import ExportedModel
 
 
 def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:

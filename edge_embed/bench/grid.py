@@ -16,7 +16,7 @@ from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheS
 from edge_embed.errors import BadInputError, suggested
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.methods import Parts
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import Packed, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import Packed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edge_embed.bench.c_types import POINTER, SIZE, buffer
 from edge_embed.bench.method import Kernel
 from edge_embed.methods import Parts
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import Packed
 from edge_embed.runtime.library import get_library_path, installed_library
 
 KERNELS: Parts[Kernel] = Parts("kernels")

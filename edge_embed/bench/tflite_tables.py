@@ -8,13 +8,13 @@ from edge_embed.bench.uses import USES, BenchUse, LiteRtBag, TfliteRuntimeBag
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.names import DELEGATE_KEY, LAYOUTS_KEY
-from edge_embed.exporters.tflite.uses import read_tensors
+from edge_embed.exporters.tflite.table_uses import read_tensors
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.container import sha256
-from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import located, parse_manifest
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import Packed
 
 
 class TfliteTables:

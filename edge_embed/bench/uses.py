@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.packed.bag import bag
-from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.logits import logits
+from edge_embed.packed.packed_form import Packed, Use
 from edge_embed.packed.topk import check_k
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.ids import Distribution

@@ -104,8 +104,8 @@ def compress(
     kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
-    from edge_embed.compression.processes import Processes
     from edge_embed.files import check_folder, check_once
+    from edge_embed.fitting.processes import Processes
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()

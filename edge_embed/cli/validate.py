@@ -75,7 +75,7 @@ def validate(
     Of a file that `compress` wrote in place, MODEL is the .onnx or .tflite file that it was made from.
     """
     from edge_embed import workflow
-    from edge_embed.gate.outputs import VALIDATION, reports_at
+    from edge_embed.gate.report_places import VALIDATION, reports_at
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(**given)

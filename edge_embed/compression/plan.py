@@ -8,16 +8,16 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable, table_size
-from edge_embed.compression.fidelity import fidelity
-from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import FoundTable
-from edge_embed.compression.kept import NOTHING, Kept
-from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.compression.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.dense_table import DenseTable, table_size
+from edge_embed.fitting.fidelity import fidelity
+from edge_embed.fitting.fitted_table import Fitted
+from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.rows import baselines
+from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.layers.table import is_number
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.compressed import CompressedTable, Trial

@@ -70,7 +70,7 @@ from edge_embed.gate.quantities import (
     read_switch,
     read_text,
 )
-from edge_embed.gate.source import read_source
+from edge_embed.gate.text_file import read_source
 from edge_embed.packed.manifest import located
 from edge_embed.targets.catalog import make_target
 

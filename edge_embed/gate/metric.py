@@ -19,7 +19,7 @@ from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.program.program import Program, array
 from edge_embed.program.state_dict import import_function
 from edge_embed.report.check import Finding, MetricResult
-from edge_embed.report.results import Status
+from edge_embed.report.validation import Status
 from edge_embed.steps import step
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.text_arrays import as_texts

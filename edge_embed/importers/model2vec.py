@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.importers.safetensors_file import table_name
-from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.importers.word_vectors import Vectors, check_finite
 from edge_embed.input_file import read_whole
 from edge_embed.packed.manifest import located
 

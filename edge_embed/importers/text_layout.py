@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
+from edge_embed.importers.byte_stream import BLOCK, opened
 from edge_embed.importers.number import is_number
-from edge_embed.importers.reading import Reading
-from edge_embed.importers.rows import header_of
-from edge_embed.importers.stream import BLOCK, opened
+from edge_embed.importers.reading_options import Reading
+from edge_embed.importers.row_tokens import header_of
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SEPARATORS = (b",", b";")

@@ -30,8 +30,8 @@ from edge_embed.inspection.report import (
     TableInfo,
     table_info,
 )
-from edge_embed.packed.form import TableShape, TensorSpec
 from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
+from edge_embed.packed.packed_form import TableShape, TensorSpec
 
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
 

@@ -10,8 +10,8 @@ from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
 from edge_embed.exporters.onnx.nodes.schema import USES, Attributes, NodeSchema
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.methods import Collected, Parts
-from edge_embed.packed.form import TableShape, TensorSpec, Use
 from edge_embed.packed.manifest import FORMAT_VERSION, located
+from edge_embed.packed.packed_form import TableShape, TensorSpec, Use
 
 _RENAMED = "onnx.compose renamed it: give add_prefix rename_functions=False, and merge_models no prefix"
 

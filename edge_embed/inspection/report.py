@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from edge_embed.packed.form import TableShape, TensorSpec
+from edge_embed.packed.packed_form import TableShape, TensorSpec
+from edge_embed.report.model_source import SourceFacts
 from edge_embed.report.shown import Shown
-from edge_embed.report.source import SourceFacts
 
 SCHEMA_VERSION = 1
 

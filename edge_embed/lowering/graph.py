@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from edge_embed.compression.found import too_small
 from edge_embed.errors import BadInputError
+from edge_embed.fitting.found_table import too_small
+from edge_embed.lowering.dense_tables import UsedTable, UsedTables
 from edge_embed.lowering.method import Method
-from edge_embed.lowering.names import owner_of
-from edge_embed.lowering.tables import UsedTable, UsedTables
+from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import Packed, Use
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 

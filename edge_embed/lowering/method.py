@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import fx
 
 from edge_embed.ops.operators import TableOperators
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import Packed
 
 OnBlock = Callable[[int], None]
 

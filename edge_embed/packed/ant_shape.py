@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec, Use
 from edge_embed.packed.sizes import check_count, check_total
 
 MAX_NONZEROS = 2**31 - 1  # row offsets are int32

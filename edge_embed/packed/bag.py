@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError, suggested
-from edge_embed.packed.form import Packed
 from edge_embed.packed.ids import checked_ids
+from edge_embed.packed.packed_form import Packed
 from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, reduce_pieces
 
 MODES = ("sum", "mean", "max")

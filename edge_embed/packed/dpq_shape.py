@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec, Use
 from edge_embed.packed.row_scales import check_num_row_scales
 from edge_embed.packed.sizes import check_count, check_total
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, new_file
 from edge_embed.packed.container import opened, sha256, write
-from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import Manifest, TableEntry, located, parse_manifest, write_manifest
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import Packed
 
 METADATA_KEY = "edge_embed"
 _DTYPE_CODES = {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import Packed
 from edge_embed.packed.segments import BLOCK_NUMBERS
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.container import sha256
-from edge_embed.packed.form import Packed, TableShape, TensorSpec
 from edge_embed.packed.ids import check_padding_idx
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import Packed, TableShape, TensorSpec
 
 FORMAT_VERSION = 1
 _RESERVED = {"row_scale": None, "group_widths": None}

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import rounded
-from edge_embed.packed.form import Packed
 from edge_embed.packed.logits import logits
+from edge_embed.packed.packed_form import Packed
 
 MAX_K = 1000
 """The most rows that can be asked for."""

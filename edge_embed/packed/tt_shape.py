@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec, Use
 from edge_embed.packed.row_order import check_ordered_rows
 from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
 

@@ -33,8 +33,8 @@ from rich.text import Text
 from edge_embed.errors import LatencyError, ParityError, SizeError
 from edge_embed.report.growth import GROWTH_OF, Change, changed, growth_words, is_growth
 from edge_embed.report.interval import Interval
-from edge_embed.report.results import Status, ValidationReport
 from edge_embed.report.shown import Shown
+from edge_embed.report.validation import Status, ValidationReport
 from edge_embed.report.words import line, plain
 
 SCHEMA_VERSION = 1

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from edge_embed.report.results import Status
 from edge_embed.report.shown import FoldedTable, Shown
+from edge_embed.report.validation import Status
 from edge_embed.report.words import cell, method_words
 
 SCHEMA_VERSION = 1

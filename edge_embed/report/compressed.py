@@ -8,8 +8,8 @@ from rich.console import RenderableType
 
 from edge_embed.report.exported import Opened
 from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.model_source import NO_FACTS, SourceFacts
 from edge_embed.report.shown import Shown
-from edge_embed.report.source import NO_FACTS, SourceFacts
 
 SCHEMA_VERSION = 1
 

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from edge_embed.methods import words_of
+from edge_embed.report.model_source import NO_FACTS, SourceFacts
 from edge_embed.report.shown import FoldedTable, Shown
-from edge_embed.report.source import NO_FACTS, SourceFacts
-from edge_embed.report.widened import Widened
+from edge_embed.report.widened_bfloat16 import Widened
 from edge_embed.report.words import method_words
 
 SCHEMA_VERSION = 1

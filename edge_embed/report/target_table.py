@@ -9,7 +9,7 @@ from edge_embed.report.shown import FoldedTable
 from edge_embed.report.words import cell, line
 
 if TYPE_CHECKING:  # results.py shows itself by this file
-    from edge_embed.report.results import TargetResult
+    from edge_embed.report.validation import TargetResult
 
 _MEBI = 1 << 20
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 if TYPE_CHECKING:  # results.py shows itself by this file
-    from edge_embed.report.results import Status
+    from edge_embed.report.validation import Status
 
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("not run", "yellow")}
 

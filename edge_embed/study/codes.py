@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import row_blocks
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.form import Packed
 from edge_embed.packed.ids import checked_ids
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import Packed
 
 _Form_co = TypeVar("_Form_co", bound=Packed, covariant=True)
 

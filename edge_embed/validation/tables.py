@@ -22,9 +22,9 @@ from edge_embed.lowering.graph import METHODS as LOWERING
 from edge_embed.methods import Parts
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
-from edge_embed.packed.form import Packed, TensorSpec, settings_of
-from edge_embed.report.results import Check
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.packed.packed_form import Packed, TensorSpec, settings_of
+from edge_embed.report.validation import Check
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.method import ValidationMethod
 
 METHODS: Parts[ValidationMethod] = Parts("validation")

@@ -19,8 +19,8 @@ from edge_embed.lowering.method import Method as LoweringMethod
 from edge_embed.methods import Method, Words
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
-from edge_embed.packed.form import PackedTable, TensorSpec, Use
 from edge_embed.packed.ids import checked_ids
+from edge_embed.packed.packed_form import PackedTable, TensorSpec, Use
 from edge_embed.validation.method import ValidationMethod
 
 

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from edge_embed.packed import ANTShape, DPQShape, TTShape
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 
 # What takes some, from how many bytes on, and what it takes without a limit.
 SHAPES = [

@@ -42,7 +42,7 @@ from edge_embed.exporters.onnx.storage import (
 )
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, indices, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.exporters.tflite.stored_types import floats, indices, store, zeros_after
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
 

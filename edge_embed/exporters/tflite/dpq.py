@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError, suggested
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.exporters.tflite.stored_types import floats, store, zeros_after
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 

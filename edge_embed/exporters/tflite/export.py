@@ -12,9 +12,9 @@ from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
 from edge_embed.exporters.tflite.program import UnsupportedError, translate
 from edge_embed.exporters.tflite.signatures import choose_signatures
+from edge_embed.exporters.tflite.table_uses import Layout, choose_layouts, layouts_json
 from edge_embed.exporters.tflite.translated import Translated
-from edge_embed.exporters.tflite.uses import Layout, choose_layouts, layouts_json
-from edge_embed.exporters.tflite.whole import translate_whole
+from edge_embed.exporters.tflite.whole_model import translate_whole
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
 

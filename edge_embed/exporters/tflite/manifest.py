@@ -7,7 +7,7 @@ from edge_embed.exporters.tflite.graph import Tensor
 from edge_embed.exporters.tflite.method import Fields
 from edge_embed.exporters.tflite.names import DELEGATE_KEY
 from edge_embed.packed.bag import MODES
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import Packed, Use
 
 _HEADER = "edge_embed 1"
 _INTEGERS, _FLOATS = ("int32", "int64"), ("float32",)

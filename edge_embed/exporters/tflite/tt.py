@@ -12,7 +12,7 @@ import numpy as np
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, store
+from edge_embed.exporters.tflite.stored_types import floats, store
 from edge_embed.packed.tt import PackedTT
 
 _LARGEST_ID = 2**31 - 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edge_embed.report.results import ERROR_EDGES, LatencyResult, OutputResult
+from edge_embed.report.validation import ERROR_EDGES, LatencyResult, OutputResult
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes

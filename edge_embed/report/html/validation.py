@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from edge_embed.report.html.figures import Picture, error_histogram, latency_strips, size_bars
 from edge_embed.report.html.page import Grid, Section, make_page
-from edge_embed.report.results import LatencyResult, OutputResult, PathResult, TargetResult, ValidationReport
-from edge_embed.report.tables import CHANGE_COLUMNS, CHANGE_TITLE
+from edge_embed.report.validation import LatencyResult, OutputResult, PathResult, TargetResult, ValidationReport
+from edge_embed.report.validation_tables import CHANGE_COLUMNS, CHANGE_TITLE
 
 
 def validation_page(report: ValidationReport) -> str:

@@ -7,8 +7,8 @@ notified by an ``@name`` in them.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from edge_embed.report.results import OutputChange, SizeResult, Status
-from edge_embed.report.tables import CHANGE_COLUMNS, CHANGE_TITLE
+from edge_embed.report.validation import OutputChange, SizeResult, Status
+from edge_embed.report.validation_tables import CHANGE_COLUMNS, CHANGE_TITLE
 from edge_embed.report.words import plain
 
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}

@@ -13,7 +13,7 @@ from edge_embed.report.markdown.blocks import (
     table,
     text,
 )
-from edge_embed.report.results import LatencyResult, TableResult, TargetResult, ValidationReport
+from edge_embed.report.validation import LatencyResult, TableResult, TargetResult, ValidationReport
 
 
 def validation_markdown(report: ValidationReport) -> str:

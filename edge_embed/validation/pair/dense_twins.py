@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
 from torch import Tensor
 
-from edge_embed.compression.fitted import Stored
+from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.exporters.onnx.bodies import OPERATORS
-from edge_embed.exporters.onnx.foreign.write import write_foreign
 from edge_embed.exporters.onnx.names import DOMAIN
-from edge_embed.validation.pair.rewritten import Rewritten
+from edge_embed.fitting.fitted_table import Stored
+from edge_embed.validation.pair.rewritten_original import Rewritten
 
 _ROWS_AT_ONCE = 4096
 

@@ -17,17 +17,17 @@ from onnx import ModelProto, TensorProto
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.report.promise import Promise, parse_promises
-from edge_embed.report.results import Check
+from edge_embed.report.fidelity_promise import Promise, parse_promises
+from edge_embed.report.validation import Check
 from edge_embed.validation import paths
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
-from edge_embed.validation.pair.rewritten import Rewritten, rewrite
+from edge_embed.validation.pair.rewritten_original import Rewritten, rewrite
 from edge_embed.validation.pair.sizes import sizes_in_onnx
-from edge_embed.validation.pair.stored import packed_tables
+from edge_embed.validation.pair.stored_tables import packed_tables
 from edge_embed.validation.pair.structure import compare_structure
 from edge_embed.validation.pair.texts import texts_of_onnx
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from edge_embed.compression.fitted import Stored
+from edge_embed.fitting.fitted_table import Stored
 from edge_embed.lowering.graph import METHODS, LoweredProgram
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.validation.pair.inputs import examples

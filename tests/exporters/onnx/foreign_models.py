@@ -10,9 +10,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
-from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import parse_manifest
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import Packed
 from edge_embed.runtime.session import create_session
 
 ROWS, COLUMNS = 300, 16

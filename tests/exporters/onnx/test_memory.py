@@ -12,9 +12,9 @@ from rich.console import Console
 from torch import nn
 
 import edge_embed
-from edge_embed.compression.order import by_frequency
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.fitting.order import by_frequency
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
 from edge_embed.validation.validate import ValidationOptions, validate_export

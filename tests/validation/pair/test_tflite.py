@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edge_embed.compression.tflite.subgraph_calls import operator_name
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.tflite.calls import operator_name
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.report.targets import Problem
 from edge_embed.targets.target import RunFailedError, RunOptions, Subject
