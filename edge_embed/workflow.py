@@ -21,7 +21,7 @@ from edge_embed.compression.programs import (
     compress_program,
 )
 from edge_embed.compression.tflite.compress import compress_tflite
-from edge_embed.errors import BadInputError, suggested
+from edge_embed.errors import BadInputError, located, suggested
 from edge_embed.exporters.exported import ExportedFile, keep_unopened
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
@@ -40,7 +40,6 @@ from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file, is_onnx_file, is_tflite_file
 from edge_embed.inspection.report import FileReport
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
-from edge_embed.packed.manifest import located
 from edge_embed.packed.packed_form import settings_of
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from edge_embed.bench.method import BenchMethod
 from edge_embed.bench.uses import IDS_A_BAG, BenchUse, TopK
 from edge_embed.methods import Parts
-from edge_embed.packed.packed_form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 _METHODS: Parts[BenchMethod] = Parts("bench")
 
@@ -24,7 +24,7 @@ class Work:
     bytes: float
 
 
-def work(packed: Packed, use: BenchUse, batch: int) -> Work:
+def work(packed: PackedTable, use: BenchUse, batch: int) -> Work:
     """The least that a call of ``batch`` items takes."""
     n, dim, method = packed.num_embeddings, packed.embedding_dim, _METHODS[packed.method]
     if isinstance(use, TopK):

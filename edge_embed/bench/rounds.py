@@ -17,6 +17,7 @@ from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.tflite_process import CLOCKS
 from edge_embed.bench.uses import BenchUse, CacheState, TopK
 from edge_embed.errors import EdgeEmbedError, ParityError
+from edge_embed.exporters.onnx.session_memory.method import session_bytes
 from edge_embed.report.bench import Figure, Measurement
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
@@ -81,7 +82,7 @@ class Contest:
             num_embeddings=packed.num_embeddings,
             embedding_dim=packed.embedding_dim,
             packed_bytes=packed.nbytes,
-            session_bytes=packed.shape.session_bytes(use.operator, self._table.memory_bytes),
+            session_bytes=session_bytes(packed.method, packed.shape, use.operator, self._table.memory_bytes),
             dense_bytes=self._table.dense_bytes,
             use=use.words,
             k=use.k if isinstance(use, TopK) else None,

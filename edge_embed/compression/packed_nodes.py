@@ -12,6 +12,7 @@ from edge_embed.lowering.dense_tables import UsedTable, UsedTables
 from edge_embed.lowering.folded_rotation import rotated, turned, turned_weights
 from edge_embed.lowering.graph import METHODS
 from edge_embed.lowering.table_uses import Call, Ids, rows_shape
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.program.program import Program, ProgramModule, dtype_name
 
 _ATEN = torch.ops.aten
@@ -53,9 +54,9 @@ class _Packing:
     def _store(self, table: UsedTable, stored: Stored) -> str:
         """Keep the tensors of a packed table; what they are called by."""
         prefix, arrays = table.name, stored.arrays()
-        while any(f"{prefix}.{key}" in self._taken for key in arrays):
+        while any(stored_name(prefix, key) in self._taken for key in arrays):
             prefix += "_packed"
-        self._weights |= {f"{prefix}.{key}": torch.from_numpy(array) for key, array in arrays.items()}
+        self._weights |= {stored_name(prefix, key): torch.from_numpy(array) for key, array in arrays.items()}
         if stored.rotation is not None and stored.rotates == "folded":
             rotation, weight = torch.from_numpy(stored.rotation), self._program.module.weight
             (call,) = table.calls

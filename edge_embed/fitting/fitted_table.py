@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edge_embed.fitting.found_table import Rotates
 from edge_embed.layers.table import CompressedEmbedding
-from edge_embed.packed.packed_form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 ROTATION = "rotation"  # beside the names of a table's tensors
 
@@ -54,7 +54,7 @@ class Stored:
         rotates: what becomes of it.
     """
 
-    plain: Packed
+    plain: PackedTable
     rotation: NDArray[np.floating[Any]] | None = None
     rotates: Rotates = "beside"
 

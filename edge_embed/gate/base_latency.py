@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from edge_embed.errors import BadInputError, TimeLimitError, one_line
+from edge_embed.errors import BadInputError, TimeLimitError, located, one_line
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.manifest import located
 from edge_embed.program.program import Program
 from edge_embed.report.check import MODEL, BaseResult, Comparison, Finding, Side
 from edge_embed.report.validation import Status

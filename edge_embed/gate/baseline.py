@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edge_embed.errors import located
 from edge_embed.gate.earlier_report import saved_report, take_list, take_number, take_object, take_size, take_text
-from edge_embed.packed.manifest import located
 from edge_embed.report.byte_parts import SizePart
 from edge_embed.report.check import KIND, SCHEMA_VERSION
 from edge_embed.report.targets import INSTRUCTIONS

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.gate.text_file import read_source
-from edge_embed.packed.manifest import located
 
 _MOST_BYTES = 64 << 20
 _MOST_SIZE = 1 << 62

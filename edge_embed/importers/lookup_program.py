@@ -7,6 +7,7 @@ from torch import Tensor, fx
 
 from edge_embed.importers.word_vectors import PackedVectors, Vectors
 from edge_embed.lowering.dpq import DPQ
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.program.program import Program, ProgramInput, ProgramModule
 
 _EXAMPLE = (2, 8)  # ids
@@ -41,7 +42,7 @@ def _embedding(graph: fx.Graph, ids: fx.Node, tensors: list[fx.Node]) -> fx.Node
 def _program(
     vectors: Vectors | PackedVectors, tensors: Mapping[str, Tensor], num_rows: int, look_up: LookUp
 ) -> Program:
-    weights = {f"{vectors.name}.{name}": tensor for name, tensor in tensors.items()}
+    weights = {stored_name(vectors.name, name): tensor for name, tensor in tensors.items()}
     graph = fx.Graph()
     ids = graph.placeholder("ids")
     graph.output((look_up(graph, ids, [graph.get_attr(name) for name in weights]),))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.importers.byte_stream import begin
 from edge_embed.importers.fasttext_bin import read_bin
 from edge_embed.importers.fasttext_ftz import read_ftz
@@ -24,7 +24,6 @@ from edge_embed.importers.transformers_folder import is_transformers, read_trans
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import read_word2vec_text
 from edge_embed.importers.word_vectors import PackedVectors, Vectors
-from edge_embed.packed.manifest import located
 from edge_embed.program.file_kind import is_npz, is_tar
 from edge_embed.program.program import Program, ProgramInput
 

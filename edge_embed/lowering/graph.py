@@ -14,7 +14,9 @@ from edge_embed.lowering.method import Method
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.packed_form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use
+from edge_embed.packed.stored_names import stored_name, stored_names
+from edge_embed.packed.stored_names import table_of as table_of_tensor
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 
@@ -51,7 +53,7 @@ def table_of(node: fx.Node) -> str:
     """The name of the table of a lowered call: its tensors are ``<table>.<tensor>``."""
     weights: list[fx.Node] = []
     fx.node.map_arg(node.args[CALLS[node.target].leading :], weights.append)
-    return str(weights[0].target).rpartition(".")[0]
+    return table_of_tensor(str(weights[0].target))
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,17 @@ class LoweredProgram:
     """
 
     program: Program
-    tables: dict[str, Packed]
+    tables: dict[str, PackedTable]
     reports: tuple[TableReport, ...]
 
     def __repr__(self) -> str:
         """A line a table, without its numbers."""
         lines = (f"{report.name}: {self.tables.get(report.name, report.reason)}" for report in self.reports)
         return "\n".join(("LoweredProgram", *lines))
+
+    def stored_names(self) -> set[str]:
+        """Names of the packed tensors of all tables."""
+        return {stored_name(name, tensor) for name, packed in self.tables.items() for tensor in packed.tensors()}
 
     def zero_tables(self) -> list[str]:
         """Names of the tables of which all rows are zero."""
@@ -126,7 +132,7 @@ class _Lowering:
         }
         self._weights: dict[str, Tensor] = {}
         self._tables: dict[tuple[str, str], str] = {}
-        self._packed: dict[str, Packed] = {}
+        self._packed: dict[str, PackedTable] = {}
         self._reports: dict[str, TableReport] = {}
 
     def run(self) -> LoweredProgram:
@@ -154,7 +160,7 @@ class _Lowering:
         if call.use == "topk":
             check_k(leading[-1], packed.num_embeddings)
         with self._graph.inserting_before(node):
-            tensors = [self._graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
+            tensors = [self._graph.get_attr(stored) for stored in stored_names(name, packed.tensors()).values()]
             table = call.method.arguments(packed, tensors)
             lowered = self._graph.call_function(call.method.operators(packed).uses[call.use], (*leading, *table))
         node.replace_all_uses_with(lowered)
@@ -175,7 +181,7 @@ class _Lowering:
         except BadInputError as error:
             raise BadInputError(f"table {name}: {error}") from error
         self._packed[name] = packed
-        self._weights |= {f"{name}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
+        self._weights |= {stored_name(name, key): torch.from_numpy(array) for key, array in packed.tensors().items()}
         return name
 
     def _leave(self, table: UsedTable) -> None:

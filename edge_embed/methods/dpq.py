@@ -21,6 +21,7 @@ DPQ = Method(
         "lowering": "edge_embed.lowering.dpq:DPQ",
         "nodes": "edge_embed.exporters.onnx.nodes.dpq:NODES",
         "onnx": "edge_embed.exporters.onnx.dpq:METHODS",
+        "session memory": "edge_embed.exporters.onnx.session_memory.dpq:DPQ",
         "tflite": "edge_embed.exporters.tflite.dpq:DPQ",
         "validation": "edge_embed.validation.dpq:DPQ",
         "inspection": "edge_embed.inspection.dpq:FORMS",

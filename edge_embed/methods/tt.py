@@ -20,6 +20,7 @@ TT = Method(
         "lowering": "edge_embed.lowering.tt:TT",
         "nodes": "edge_embed.exporters.onnx.nodes.tt:NODES",
         "onnx": "edge_embed.exporters.onnx.tt:METHODS",
+        "session memory": "edge_embed.exporters.onnx.session_memory.tt:TT",
         "tflite": "edge_embed.exporters.tflite.tt:TT",
         "validation": "edge_embed.validation.tt:TT",
         "inspection": "edge_embed.inspection.tt:FORMS",

@@ -1,6 +1,6 @@
 """The packed forms a file can hold, by method name."""
 
 from edge_embed.methods import Parts
-from edge_embed.packed.packed_form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
-METHODS: Parts[type[Packed]] = Parts("packed")
+METHODS: Parts[type[PackedTable]] = Parts("packed")

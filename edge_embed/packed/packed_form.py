@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,13 +23,7 @@ class TensorSpec(NamedTuple):
 
 
 class TableShape(Protocol):
-    """All sizes of a packed table, known and checked before a byte of it is read.
-
-    Attributes:
-        memory_uses: those for which a session with the operator library may take memory, to be faster.
-    """
-
-    memory_uses: ClassVar[tuple[Use, ...]]
+    """All sizes of a packed table, known and checked before a byte of it is read."""
 
     @property
     def num_embeddings(self) -> int:
@@ -58,15 +52,6 @@ class TableShape(Protocol):
     def with_rows(self, num_embeddings: int) -> Self:
         """That of a table of so many rows, each of which takes what it takes in this one."""
 
-    def session_bytes(self, use: Use, limit: int | None) -> int:
-        """Bytes that a session with the operator library takes at most beside the table, to be faster.
-
-        For one node, whose attribute ``memory_bytes`` is ``limit``; None where it has none.
-        """
-
-    def least_session_bytes(self, use: Use) -> int:
-        """The least limit with which a session takes any for such a node; 0 where it never does."""
-
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors, ready for JSON."""
 
@@ -74,83 +59,16 @@ class TableShape(Protocol):
         """The tensors, by name, in the order in which every operator takes them."""
 
 
-class Packed(Protocol):
+class PackedTable(ABC):
     """A compressed table as plain arrays; ``rows`` is the exact oracle for everything made from it."""
 
     method: ClassVar[str]
 
-    @property
-    def shape(self) -> TableShape:
-        """All sizes."""
+    if TYPE_CHECKING:  # a field of some forms: dataclasses would take what stands here for its default
 
-    @property
-    def padding_idx(self) -> int | None:
-        """The row that is exactly zero, if any."""
-
-    @property
-    def num_embeddings(self) -> int:
-        """Rows n."""
-
-    @property
-    def embedding_dim(self) -> int:
-        """Columns d."""
-
-    @property
-    def value_type(self) -> str:
-        """Type of what rows are made of, ``float32`` or ``float16``; for DPQ also ``int8``."""
-
-    @property
-    def row_type(self) -> str:
-        """Type of the rows: ``value_type``, or ``float32`` where that is ``int8``."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-
-    @property
-    def compression_ratio(self) -> float:
-        """Bits of the dense float32 table / bits kept, by the formula of the method's paper."""
-
-    def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the embeddings of ids of any shape, [*ids.shape, d]: ``rows_float64`` rounded once."""
-
-    def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the embeddings of ids as the stored numbers give them, before any rounding to their type."""
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether all rows are zero, and not only a padding row."""
-
-    def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return sum |terms| of every element, [*ids.shape, d].
-
-        That is how large an error the arithmetic of another path may make, in units of its rounding.
-        """
-
-    def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors, ready for JSON."""
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """The arrays themselves, by name, in the order in which every operator takes them."""
-
-    @classmethod
-    def shape_from(
-        cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
-    ) -> TableShape:
-        """Sizes from what a file declares; a ``BadInputError`` where it makes no sense."""
-
-    @classmethod
-    def from_tensors(
-        cls,
-        tensors: Mapping[str, NDArray[Any]],
-        attributes: Mapping[str, Any],
-        padding_idx: int | None = None,
-    ) -> Self:
-        """Build the form and check every stored value; a ``BadInputError`` names the first bad one."""
-
-
-class PackedTable(ABC):
-    """What follows from the sizes of a packed table, the same for every method."""
+        @property
+        def num_embeddings(self) -> int:
+            """Rows n."""
 
     def __repr__(self) -> str:
         """Sizes, without the numbers."""
@@ -164,12 +82,42 @@ class PackedTable(ABC):
 
     @property
     @abstractmethod
+    def padding_idx(self) -> int | None:
+        """The row that is exactly zero, if any."""
+
+    @property
+    @abstractmethod
     def value_type(self) -> str:
         """Type of what rows are made of, ``float32`` or ``float16``; for DPQ also ``int8``."""
 
     @abstractmethod
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
+        """Return the embeddings of ids as the stored numbers give them, [*ids.shape, d]; errors as for :meth:`rows`."""
+
+    @abstractmethod
+    def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Return sum |terms| of every element, [*ids.shape, d].
+
+        That is how large an error the arithmetic of another path may make, in units of its rounding.
+        """
+
+    @abstractmethod
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The arrays themselves, by name, in the order in which every operator takes them."""
+
+    @classmethod
+    @abstractmethod
+    def shape_from(
+        cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
+    ) -> TableShape:
+        """Sizes from what a file declares; a `BadInputError` where it makes no sense."""
+
+    @classmethod
+    @abstractmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, NDArray[Any]], attributes: Mapping[str, Any], padding_idx: int | None = None
+    ) -> Self:
+        """Build the form and check every stored value; a `BadInputError` names the first bad one."""
 
     @property
     def row_type(self) -> str:
@@ -199,7 +147,7 @@ class PackedTable(ABC):
         return n > 1 and not any(self.rows_float64(ids).any() for ids in blocks)
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
+        """What a file stores beside the tensors, ready for JSON."""
         return self.shape.attributes()
 
     def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -227,7 +175,7 @@ class PackedTable(ABC):
             raise BadInputError(f"attributes: got {declared}, expected {self.shape} as the tensors have it")
 
 
-def settings_of(packed: Packed) -> dict[str, Any]:
+def settings_of(packed: PackedTable) -> dict[str, Any]:
     """Return what a table is made with beside its method and size, by name: ``num_codes``, ``ranks``, ..."""
     found = {key: value for key, value in vars(packed.shape).items() if key not in ("num_embeddings", "embedding_dim")}
     return found | {"padding_idx": packed.padding_idx}

@@ -17,8 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from edge_embed.errors import BadInputError
-from edge_embed.packed.manifest import located
+from edge_embed.errors import BadInputError, located
 from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.file_kind import is_safetensors, kind_in
 from edge_embed.program.find_weights import Weights, find_weights, open_checkpoint

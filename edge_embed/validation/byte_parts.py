@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from edge_embed.exporters.onnx.model_file import ExternalTensor, tensors_of_graph
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.report.byte_parts import FILE_PARTS, SizePart
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.tables import Table
@@ -26,7 +27,9 @@ class _Owner(NamedTuple):
 def file_parts(exported: ExportedModel, tables: Iterable[Table]) -> tuple[SizePart, ...]:
     """The parts of all files of a model: those of its tables, then the others."""
     owners = {
-        f"{table.name}.{tensor}": _Owner(table.name, tensor) for table in tables for tensor in table.packed.tensors()
+        stored_name(table.name, tensor): _Owner(table.name, tensor)
+        for table in tables
+        for tensor in table.packed.tensors()
     }
     found: Counter[_Owner] = Counter(dict.fromkeys(owners.values(), 0))
     external: list[tuple[str, int, int, _Owner]] = []

@@ -84,7 +84,7 @@ def written_by_export(lowered: LoweredProgram, found: ModelProto) -> Written:
         BadInputError: the program cannot be exported.
     """
     model = build_model(lowered, _memory_bytes(found.graph.node))
-    tables = frozenset(f"{name}.{tensor}" for name, packed in lowered.tables.items() for tensor in packed.tensors())
+    tables = frozenset(lowered.stored_names())
     weights = {str(name): value.const_value for name, value in model.graph.initializers.items()}
     tensors = {
         name: Stored(_spec(tensor), tensor_bytes(tensor))

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.exporters.onnx.session_memory.method import session_bytes as node_session_bytes
 from edge_embed.report.validation import LoadedSize, SizeResult
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.target import NotRunError
@@ -74,7 +75,7 @@ def session_bytes(table: Table, exported: ExportedModel) -> int:
     for operator, node in product(table.onnx.uses, exported.nodes_of(table.tensors)):
         if node.op_type == operator.op_type:
             limit = next((item.i for item in node.attribute if item.name == MEMORY_BYTES), None)
-            total += table.packed.shape.session_bytes(operator.use, limit)
+            total += node_session_bytes(table.packed.method, table.packed.shape, operator.use, limit)
     return total
 
 

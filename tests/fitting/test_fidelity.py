@@ -14,13 +14,13 @@ from edge_embed.fitting import fidelity as measured
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Stored
-from edge_embed.packed.packed_form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((60, 12)).astype(np.float32)
 
 
-def packed_from(rows: np.ndarray, rank: int = 6, padding_idx: int | None = None) -> Packed:
+def packed_from(rows: np.ndarray, rank: int = 6, padding_idx: int | None = None) -> PackedTable:
     return tt.fit(rows, rank, padding_idx=padding_idx).to_packed()
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from edge_embed.compression.onnx.scopes import STANDARD, walk
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.model_file import (
     ExternalTensor,
     checked_tensor,
@@ -21,7 +21,6 @@ from edge_embed.exporters.onnx.model_file import (
     tensors_of,
 )
 from edge_embed.exporters.onnx.names import OPSET
-from edge_embed.packed.manifest import located
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 

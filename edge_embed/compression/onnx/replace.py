@@ -17,6 +17,7 @@ from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import parse_manifest, write_manifest
+from edge_embed.packed.stored_names import stored_name
 
 _LEAST_IR = 8  # which has functions
 
@@ -81,7 +82,7 @@ def _keep_constants(model: ModelProto) -> None:
 def _add_tensors(model: ModelProto, tables: Mapping[str, Stored]) -> None:
     for name, stored in tables.items():
         for key, array in stored.arrays().items():
-            model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), f"{name}.{key}"))
+            model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), stored_name(name, key)))
 
 
 def _add_bodies(model: ModelProto, opset: int) -> None:

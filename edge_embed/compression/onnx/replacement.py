@@ -29,6 +29,7 @@ from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.fitting.fitted_table import ROTATION, Stored
 from edge_embed.lowering.graph import METHODS as LOWERED
 from edge_embed.packed.packed_form import Use as PackedUse
+from edge_embed.packed.stored_names import stored_name
 
 _ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 
@@ -66,7 +67,7 @@ class Replacement:
         self._rotation = stored.rotation
         method = LOWERED[packed.method]
         self._method = method_of(method.operators(packed))
-        tensors: list[Any] = [_Tensor(f"{name}.{key}", array.shape) for key, array in packed.tensors().items()]
+        tensors: list[Any] = [_Tensor(stored_name(name, key), array.shape) for key, array in packed.tensors().items()]
         inputs, attributes = self._method.table(*method.arguments(packed, tensors))
         self._attributes: dict[str, Any] = attributes
         self._inputs = [tensor.name for tensor in inputs]

@@ -37,7 +37,7 @@ from edge_embed.exporters.tflite.table_uses import Layout, add_use, choose_layou
 from edge_embed.files import StrPath, keep_inputs, new_file
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import write_manifest
-from edge_embed.packed.packed_form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 
 def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
@@ -53,7 +53,7 @@ def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
 
 
 def replace_tables(
-    source: StrPath, output: StrPath, tables: Mapping[str, Packed], tflite_table: str = "auto", force: bool = False
+    source: StrPath, output: StrPath, tables: Mapping[str, PackedTable], tflite_table: str = "auto", force: bool = False
 ) -> Mapping[str, Layout]:
     """Write a TFLite file with packed tables in the place of dense ones.
 
@@ -123,7 +123,7 @@ def check_dense(file: ForeignFile) -> None:
         raise BadInputError(f"{file.path}: has compressed tables already: replace all at once, in the original file")
 
 
-def _check(file: ForeignFile, tables: Mapping[str, Packed]) -> None:
+def _check(file: ForeignFile, tables: Mapping[str, PackedTable]) -> None:
     check_dense(file)
     for name, packed in tables.items():
         if name not in file.tables:

@@ -33,6 +33,7 @@ from edge_embed.exporters.onnx.names import (
     OPSET,
 )
 from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
+from edge_embed.exporters.onnx.session_memory.method import least_session_bytes, memory_uses, session_bytes
 from edge_embed.exporters.onnx.storage import (
     ExternalData,
     goes_external,
@@ -44,6 +45,7 @@ from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokeni
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.packed_form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
+from edge_embed.packed.stored_names import table_of
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program
 
@@ -113,7 +115,7 @@ def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.
 
 def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> None:
     """Say in every node for which a session may take memory how much."""
-    nodes = [node for name, use, node in _table_nodes(model) if use in lowered.tables[name].shape.memory_uses]
+    nodes = [node for name, use, node in _table_nodes(model) if use in memory_uses(lowered.tables[name].method)]
     if not nodes and most_bytes:
         raise BadInputError(
             "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
@@ -131,9 +133,9 @@ def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[s
     taken: Counter[str] = Counter()
     needed: dict[str, int] = {}
     for name, use, node in _table_nodes(model):
-        shape, limit = lowered.tables[name].shape, node.attributes.get_int(MEMORY_BYTES, None)
-        taken[name] += shape.session_bytes(use, limit)
-        least = shape.least_session_bytes(use)
+        table, limit = lowered.tables[name], node.attributes.get_int(MEMORY_BYTES, None)
+        taken[name] += session_bytes(table.method, table.shape, use, limit)
+        least = least_session_bytes(table.method, table.shape, use)
         if limit and limit < least:  # 0 asks for nothing
             needed[name] = least
     return dict(taken), needed
@@ -144,7 +146,7 @@ def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
     for operator, node in _own_nodes(model):
         first = node.inputs[operator.num_leading]
         assert first is not None  # of its tensors, every node has this one
-        yield str(first.name).rpartition(".")[0], operator.use, node
+        yield table_of(str(first.name)), operator.use, node
 
 
 def _own_nodes(model: ir.Model) -> Iterator[tuple[OnnxOperator, ir.Node]]:
@@ -200,7 +202,7 @@ def _name_ends(model: ir.Model, program: Program) -> None:
 @contextlib.contextmanager
 def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None]:
     """Hide what tables hold from the optimiser: it would read all of it, and merge equal tensors of two tables."""
-    names = {f"{name}.{tensor}" for name, packed in lowered.tables.items() for tensor in packed.tensors()}
+    names = lowered.stored_names()
     tensors = [value for name, value in model.graph.initializers.items() if name in names]
     contents = [value.const_value for value in tensors]
     for value in tensors:

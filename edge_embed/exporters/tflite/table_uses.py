@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.errors import located
 from edge_embed.exporters.tflite import bag, heads
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.manifest import manifest_line
@@ -20,8 +21,9 @@ from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.exporters.tflite.stored_table import StoredTable
 from edge_embed.methods import Parts
 from edge_embed.ops.operators import LEADING
-from edge_embed.packed.manifest import TableEntry, located
-from edge_embed.packed.packed_form import Packed, Use
+from edge_embed.packed.manifest import TableEntry
+from edge_embed.packed.packed_form import PackedTable, Use
+from edge_embed.packed.stored_names import stored_name, table_of
 
 METHODS: Parts[TfliteMethod] = Parts("tflite")
 
@@ -34,7 +36,7 @@ class Layout:
     added_bytes: int
 
 
-def choose_layouts(tables: Mapping[str, Packed], tflite_table: str) -> dict[str, Layout]:
+def choose_layouts(tables: Mapping[str, PackedTable], tflite_table: str) -> dict[str, Layout]:
     """The layout of every table.
 
     Raises:
@@ -49,7 +51,7 @@ def choose_layouts(tables: Mapping[str, Packed], tflite_table: str) -> dict[str,
     return layouts
 
 
-def stored_hashes(name: str, packed: Packed, layout: str) -> Mapping[str, str]:
+def stored_hashes(name: str, packed: PackedTable, layout: str) -> Mapping[str, str]:
     """SHA-256 of what a table stores in that layout, by name of the tensor."""
     graph = Graph()
     add_use(graph, "rows", name, packed, layout, [graph.input("ids", "int32", (-1,))])
@@ -77,7 +79,7 @@ def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> st
     entries = {
         table: {
             "layout": layout.name,
-            "sha256": {tensor: digest for tensor, digest in hashes.items() if tensor.rpartition(".")[0] == table},
+            "sha256": {tensor: digest for tensor, digest in hashes.items() if table_of(tensor) == table},
         }
         for table, layout in layouts.items()
     }
@@ -85,7 +87,7 @@ def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> st
 
 
 def add_use(
-    graph: Graph, use: Use, name: str, packed: Packed, layout: str, leading: Sequence[Any]
+    graph: Graph, use: Use, name: str, packed: PackedTable, layout: str, leading: Sequence[Any]
 ) -> tuple[tuple[Tensor, ...], str | None]:
     """Add a use of a table.
 
@@ -104,7 +106,7 @@ def add_use(
     row_order = packed.tensors().get("row_order")
     if row_order is None:
         return _add_plain(graph, use, name, packed, layout, given)
-    stored = graph.table(f"{name}.row_order", row_order)
+    stored = graph.table(stored_name(name, "row_order"), row_order)
     if "ids" in given:
         return _add_plain(graph, use, name, packed, layout, {**given, "ids": graph.gather(stored, given["ids"])})
     (by_row,), line = _add_plain(graph, "logits", name, packed, layout, {"hidden": given.pop("hidden")})
@@ -113,7 +115,7 @@ def add_use(
 
 
 def _add_plain(
-    graph: Graph, use: Use, name: str, packed: Packed, layout: str, given: Mapping[str, Any]
+    graph: Graph, use: Use, name: str, packed: PackedTable, layout: str, given: Mapping[str, Any]
 ) -> tuple[tuple[Tensor, ...], str | None]:
     """Add a use of a table in the order of its rows, as `add_use`, from the arguments by name."""
     method = METHODS[packed.method]
@@ -123,20 +125,20 @@ def _add_plain(
     return results, manifest_line(use, packed, {**given, **made}, method.fields(name, packed, layout))
 
 
-def _rows(graph: Graph, packed: Packed, rows: heads.Rows, ids: Tensor) -> tuple[Tensor, ...]:
+def _rows(graph: Graph, packed: PackedTable, rows: heads.Rows, ids: Tensor) -> tuple[Tensor, ...]:
     return (rows(ids),)
 
 
-def _bag(graph: Graph, packed: Packed, rows: heads.Rows, ids: Tensor, **rest: Any) -> tuple[Tensor, ...]:
+def _bag(graph: Graph, packed: PackedTable, rows: heads.Rows, ids: Tensor, **rest: Any) -> tuple[Tensor, ...]:
     return (bag.bags(graph, rows(ids), ids, **rest, padding_idx=packed.padding_idx),)
 
 
-def _logits(graph: Graph, packed: Packed, rows: heads.Rows, hidden: Tensor) -> tuple[Tensor, ...]:
+def _logits(graph: Graph, packed: PackedTable, rows: heads.Rows, hidden: Tensor) -> tuple[Tensor, ...]:
     return (heads.logits(graph, hidden, rows, packed.num_embeddings),)
 
 
 def _topk(
-    graph: Graph, packed: Packed, rows: heads.Rows, hidden: Tensor, bias: Tensor | None, k: int
+    graph: Graph, packed: PackedTable, rows: heads.Rows, hidden: Tensor, bias: Tensor | None, k: int
 ) -> tuple[Tensor, ...]:
     return heads.largest(graph, heads.logits(graph, hidden, rows, packed.num_embeddings), bias, k)
 

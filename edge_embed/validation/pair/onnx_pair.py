@@ -17,6 +17,7 @@ from onnx import ModelProto, TensorProto
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.report.fidelity_promise import Promise, parse_promises
 from edge_embed.report.validation import Check
 from edge_embed.validation import paths
@@ -79,7 +80,7 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     promises = parse_promises(text)
     rewritten = rewrite(original, compressed, tables, promises)
     model = rewritten.file.model
-    tensors = {f"{name}.{key}" for name, stored in rewritten.tables.items() for key in stored.arrays()}
+    tensors = {stored_name(name, key) for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
     with damaged(original):

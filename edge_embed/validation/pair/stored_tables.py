@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.fitting.fitted_table import ROTATION, Stored
 from edge_embed.packed.container import sha256
-from edge_embed.packed.manifest import Manifest, TableEntry, located
+from edge_embed.packed.manifest import Manifest, TableEntry
 from edge_embed.packed.methods import METHODS
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.report.validation import Check
 from edge_embed.validation.exported_file import ExportedModel
 
@@ -41,14 +42,14 @@ def _stored(exported: ExportedModel, name: str, entry: TableEntry) -> Stored:
     with located(f"{exported.path}: table {name}"):
         tensors = {}
         for tensor, spec in entry.shape.tensor_specs().items():
-            found = exported.spec(f"{name}.{tensor}")
+            found = exported.spec(stored_name(name, tensor))
             if found != spec:
                 got = "none" if found is None else f"{found.dtype} {list(found.shape)}"
                 expected = f"expected {spec.dtype} {list(spec.shape)} as its manifest has it"
                 raise BadInputError(f"{tensor}: got {got}, {expected}: another tool changed it, compress again")
-            tensors[tensor] = _array(exported, f"{name}.{tensor}")
+            tensors[tensor] = _array(exported, stored_name(name, tensor))
         packed = METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)
-    turn = f"{name}.{ROTATION}"
+    turn = stored_name(name, ROTATION)
     return Stored(packed, None if exported.spec(turn) is None else _array(exported, turn))
 
 

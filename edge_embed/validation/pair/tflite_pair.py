@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edge_embed.compression.tflite.foreign_file import ForeignFile, damaged, read_foreign
 from edge_embed.compression.tflite.replace import manifest_names, read_dense_tables, replace_in
 from edge_embed.compression.tflite.tensor_names import free_name
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.exporters.tflite.dpq import TfliteTable
 from edge_embed.exporters.tflite.flatbuffer import load_schema
@@ -26,7 +26,7 @@ from edge_embed.fitting.fitted_table import Stored
 from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.manifest import located, parse_manifest
+from edge_embed.packed.manifest import parse_manifest
 from edge_embed.packed.methods import METHODS
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
 from edge_embed.report.fidelity_promise import Promise, parse_promises

@@ -17,6 +17,7 @@ from edge_embed.exporters.tflite.table_uses import METHODS, Layout, stored_hashe
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
+from edge_embed.packed.stored_names import table_of
 from edge_embed.report.validation import Check
 from edge_embed.validation.tflite.signatures import fixed_sizes
 
@@ -58,7 +59,7 @@ class StoredFile:
     def _rows(self, table: str) -> Check:
         total = 0
         for tensor, digest in self.hashes.items():
-            if tensor.rpartition(".")[0] != table:
+            if table_of(tensor) != table:
                 continue
             if tensor not in self.model.tensors:
                 return Check("stored rows", "failed", f"no tensor {tensor}: another tool replaced it, export again")

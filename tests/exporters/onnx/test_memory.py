@@ -14,6 +14,7 @@ from torch import nn
 import edge_embed
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.exporters.onnx.session_memory.tt import merged_bytes
 from edge_embed.fitting.order import by_frequency
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
@@ -110,7 +111,7 @@ def test_the_plain_node_of_an_ordered_table_takes_it(export):
         "TTEmbedding",
         3 << 20,
     )
-    assert made.file.session_bytes == {"embedding": made.lowered.tables["embedding"].shape.merged_bytes(3 << 20)}
+    assert made.file.session_bytes == {"embedding": merged_bytes(made.lowered.tables["embedding"].shape, 3 << 20)}
     ids = torch.randint(0, N, (4, 7))
     (expected,) = made.trained(ids)
     for way in WAYS:
@@ -146,7 +147,7 @@ def test_validation_passes_and_finds_a_wrong_row_all_the_same(exported, flip_bit
 
 
 def test_reports_tell_what_a_session_takes_for_every_node(exported):
-    each = exported.lowered.tables["words"].shape.merged_bytes(3 << 20)
+    each = merged_bytes(exported.lowered.tables["words"].shape, 3 << 20)
     assert each > 0
     assert exported.file.session_bytes == {"words": 2 * each, "other": 0}
     tables = {table.name: table.session_bytes for table in inspect_file(exported.path).tables}
