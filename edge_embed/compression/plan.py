@@ -20,8 +20,8 @@ from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.layers.table import is_number
 from edge_embed.packed.ant_shape import ANTShape
-from edge_embed.report.compressed import CompressedTable, Trial
-from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.results.compressed import CompressedTable, Trial
+from edge_embed.report.results.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 

@@ -21,8 +21,9 @@ from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Program
-from edge_embed.report.check import MODEL, BaseResult, Comparison, Finding, Side
-from edge_embed.report.validation import Status
+from edge_embed.report.results.check import MODEL, BaseResult, Comparison, Side
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status
 from edge_embed.runtime.library import get_library_path
 from edge_embed.runtime.session import create_session
 from edge_embed.steps import step

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.budget import RowsBudget
-from edge_embed.report.check import Finding
-from edge_embed.report.fidelity import Fidelity
-from edge_embed.report.validation import Status, ValidationReport
+from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status, ValidationReport
 
 
 def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.budget import SizeBudget
 from edge_embed.gate.quantities import Growth
-from edge_embed.report.byte_parts import LIBRARY, by_name, by_table
-from edge_embed.report.check import Finding
-from edge_embed.report.validation import SizeResult, Status
+from edge_embed.report.results.byte_parts import LIBRARY, by_name, by_table
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import SizeResult, Status
 
 # Fresh processes with one model differ by the pages that allocator and loader touch: up to 64 KiB was seen on one
 # machine with one model; between machines it is more.

@@ -6,9 +6,9 @@ from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.budget import Budget
 from edge_embed.gate.quantities import Growth
 from edge_embed.gate.validation_findings import bound_findings
-from edge_embed.report.check import Finding
-from edge_embed.report.targets import INSTRUCTIONS
-from edge_embed.report.validation import Status, TargetResult, ValidationReport
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.targets import INSTRUCTIONS
+from edge_embed.report.results.validation import Status, TargetResult, ValidationReport
 
 
 def target_findings(budget: Budget, report: ValidationReport, baseline: Baseline | None) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.budget import ParityBudget
-from edge_embed.report.check import Finding
-from edge_embed.report.validation import Check, LatencyResult, OutputResult, Status, ValidationReport
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Check, LatencyResult, OutputResult, Status, ValidationReport
 
 _STATISTICS = {"max": "max_abs_error", "mean": "mean_abs_error", "quantile": "quantile_abs_error"}
 _WORDS = {"max": "largest", "mean": "mean", "quantile": "99.9 % quantile of the"}

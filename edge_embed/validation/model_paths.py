@@ -19,7 +19,7 @@ from torch import fx
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
-from edge_embed.report.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
+from edge_embed.report.results.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun

@@ -16,8 +16,8 @@ from edge_embed.exporters.onnx.model_file import damaged
 from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.onnx.storage import weights_file
 from edge_embed.files import check_output
-from edge_embed.report.compressed import CompressedTable, CompressReport
-from edge_embed.report.fidelity_promise import promises_of, write_promises
+from edge_embed.report.results.compressed import CompressedTable, CompressReport
+from edge_embed.report.results.fidelity_promise import promises_of, write_promises
 
 
 def compress_onnx(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.program.program import array
-from edge_embed.report.validation import OutputChange
+from edge_embed.report.results.validation import OutputChange
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.pair.program import PairProgram
 
