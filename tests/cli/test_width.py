@@ -17,8 +17,8 @@ from edge_embed.gate.compare import compare_reports
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.views.bars import bars
-from edge_embed.report.views.compressed_plot import draw
 from edge_embed.report.views.compare import model_rows, table_rows
+from edge_embed.report.views.compressed_plot import draw
 from edge_embed.report.views.exported import table_cells
 from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.markdown.validation import validation_markdown
