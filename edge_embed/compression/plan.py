@@ -34,8 +34,8 @@ class Plan:
     """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
 
     Attributes:
-        method: ``dpq``, ``opq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all, but
-            ``opq`` only where its rotation costs nothing.
+        method: the name of one that fits dense tables, or ``auto``, which tries them all, but ``opq`` only where its
+            rotation costs nothing.
         ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.
