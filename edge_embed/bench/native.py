@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edge_embed.bench.c_types import POINTER, SIZE, buffer
 from edge_embed.bench.method import Kernel
 from edge_embed.methods import Parts
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.runtime.library import get_library_path, installed_library
 
 KERNELS: Parts[Kernel] = Parts("kernels")
@@ -51,7 +51,7 @@ def kernel_isa() -> str:
 class Gather:
     """The kernel that looks rows up in a table, called several times in a row without Python between the calls."""
 
-    def __init__(self, packed: Packed, memory_bytes: int = 0) -> None:
+    def __init__(self, packed: PackedTable, memory_bytes: int = 0) -> None:
         """Make the kernel ready; cores of TT are multiplied in advance within ``memory_bytes``."""
         self._packed = packed  # the struct points into it
         kernel = KERNELS[packed.method]

@@ -8,11 +8,11 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.foreign.in_sight import uses_in_sight
-from edge_embed.exporters.onnx.foreign.read import ForeignModel
-from edge_embed.exporters.onnx.foreign.scopes import STANDARD
-from edge_embed.exporters.onnx.foreign.uses import View
+from edge_embed.compression.onnx.foreign_model import ForeignModel
+from edge_embed.compression.onnx.in_sight import uses_in_sight
+from edge_embed.compression.onnx.scopes import STANDARD
+from edge_embed.compression.onnx.table_uses import View
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.model_file import damaged, dtype_name, parse_model
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
 from edge_embed.inspection.follow_up import bodies_are_gone, nodes_are_gone
@@ -34,8 +34,9 @@ from edge_embed.inspection.report import (
     TableInfo,
     table_info,
 )
-from edge_embed.packed.form import TableShape, TensorSpec
-from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, located, parse_manifest
+from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, parse_manifest
+from edge_embed.packed.packed_form import TableShape, TensorSpec
+from edge_embed.packed.stored_names import stored_names
 
 _OTHER_TOOL = "no compressed table of edge-embed: a model made by another tool"
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
@@ -235,13 +236,13 @@ def _with_rest(used: OnnxTable, noted: TableEntry) -> OnnxTable:
     """A table of plain nodes with the rest of it, where a session saved them: it inlines the nodes around them."""
     if used.shape == noted.shape or used.shape != noted.shape.plain:
         return used
-    names = {tensor: f"{used.name}.{tensor}" for tensor in noted.shape.tensor_specs()}
+    names = stored_names(used.name, noted.shape.tensor_specs())
     return replace(used, shape=noted.shape, initializers={**names, **used.initializers})
 
 
 def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable:
     """A table by its entry in the manifest: no node uses it, or the node does not show its sizes."""
-    names = {tensor: f"{name}.{tensor}" for tensor in noted.shape.tensor_specs()}
+    names = stored_names(name, noted.shape.tensor_specs())
     return OnnxTable(name, noted.method, noted.shape, noted.padding_idx, used.initializers if used else names)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.compression.tflite.attached_contents import content_behind, open_content
+from edge_embed.compression.tflite.foreign_file import find_dense
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
-from edge_embed.exporters.tflite.foreign import find_dense
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
-from edge_embed.exporters.tflite.outside import content_behind, open_content
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest

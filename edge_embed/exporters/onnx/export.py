@@ -10,7 +10,8 @@ import logging
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from edge_embed.exporters.onnx.names import (
     OPSET,
 )
 from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
+from edge_embed.exporters.onnx.session_memory.method import least_session_bytes, memory_uses, session_bytes
 from edge_embed.exporters.onnx.storage import (
     ExternalData,
     goes_external,
@@ -42,10 +44,12 @@ from edge_embed.exporters.onnx.storage import (
 )
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
+from edge_embed.packed.stored_names import table_of
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program
+from edge_embed.report.results.table_record import TableRecord
 
 
 def export_onnx(
@@ -86,7 +90,7 @@ def export_onnx(
         on_written(temporary[0])
     files = (path, weights_file(path)) if external else (path,)
     dimensions = dimensions_of(model, str), dimensions_of(model, int)
-    return ExportedFile(files, *dimensions, *_session_memory(lowered, model))
+    return ExportedFile(files, *dimensions, _with_session_memory(lowered, model))
 
 
 def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
@@ -113,7 +117,7 @@ def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.
 
 def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> None:
     """Say in every node for which a session may take memory how much."""
-    nodes = [node for name, use, node in _table_nodes(model) if use in lowered.tables[name].shape.memory_uses]
+    nodes = [node for name, use, node in _table_nodes(model) if use in memory_uses(lowered.tables[name].method)]
     if not nodes and most_bytes:
         raise BadInputError(
             "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
@@ -126,17 +130,20 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
             _add_function(model, operator, len(node.inputs) - operator.num_leading, most_bytes)
 
 
-def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[str, int], Mapping[str, int]]:
+def _with_session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[TableRecord, ...]:
     """By table, what a session takes at most for its nodes, and what these would need where they are allowed less."""
     taken: Counter[str] = Counter()
     needed: dict[str, int] = {}
     for name, use, node in _table_nodes(model):
-        shape, limit = lowered.tables[name].shape, node.attributes.get_int(MEMORY_BYTES, None)
-        taken[name] += shape.session_bytes(use, limit)
-        least = shape.least_session_bytes(use)
+        table, limit = lowered.tables[name], node.attributes.get_int(MEMORY_BYTES, None)
+        taken[name] += session_bytes(table.method, table.shape, use, limit)
+        least = least_session_bytes(table.method, table.shape, use)
         if limit and limit < least:  # 0 asks for nothing
             needed[name] = least
-    return dict(taken), needed
+    return tuple(
+        replace(record, session_bytes=taken[record.name], needed_bytes=needed.get(record.name, 0))
+        for record in lowered.reports
+    )
 
 
 def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
@@ -144,7 +151,7 @@ def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
     for operator, node in _own_nodes(model):
         first = node.inputs[operator.num_leading]
         assert first is not None  # of its tensors, every node has this one
-        yield str(first.name).rpartition(".")[0], operator.use, node
+        yield table_of(str(first.name)), operator.use, node
 
 
 def _own_nodes(model: ir.Model) -> Iterator[tuple[OnnxOperator, ir.Node]]:
@@ -200,7 +207,7 @@ def _name_ends(model: ir.Model, program: Program) -> None:
 @contextlib.contextmanager
 def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None]:
     """Hide what tables hold from the optimiser: it would read all of it, and merge equal tensors of two tables."""
-    names = {f"{name}.{tensor}" for name, packed in lowered.tables.items() for tensor in packed.tensors()}
+    names = lowered.stored_names()
     tensors = [value for name, value in model.graph.initializers.items() if name in names]
     contents = [value.const_value for value in tensors]
     for value in tensors:

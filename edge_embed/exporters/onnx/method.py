@@ -19,7 +19,7 @@ from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MEMORY_BYTES, OPSET
 from edge_embed.exporters.onnx.nodes.schema import USES, NodeSchema
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 
 
 class Body(Protocol):

@@ -12,8 +12,8 @@ plain node would break ties by the lowest row, not by the lowest id.
 from collections.abc import Mapping
 
 from edge_embed.exporters.onnx import topk
-from edge_embed.exporters.onnx.nothing import NOTHING
-from edge_embed.packed.form import Use
+from edge_embed.exporters.onnx.folding_barrier import NOTHING
+from edge_embed.packed.packed_form import Use
 
 _PLACED = """
   zero = Constant <value_int: int = 0> ()

@@ -14,8 +14,8 @@ are made from rows.
 from collections.abc import Mapping
 
 from edge_embed.exporters.onnx import topk
-from edge_embed.exporters.onnx.nothing import NOTHING
-from edge_embed.packed.form import Use
+from edge_embed.exporters.onnx.folding_barrier import NOTHING
+from edge_embed.packed.packed_form import Use
 
 PLAIN_USES: Mapping[Use, Use] = {"rows": "rows", "logits": "logits", "topk": "logits"}
 """For each use that of the plain table that its body calls; bags are not among them."""

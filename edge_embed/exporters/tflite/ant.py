@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, indices, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.exporters.tflite.stored_types import floats, indices, store, zeros_after
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape, anchor_id_type
+from edge_embed.packed.stored_names import stored_name, stored_names
 
 
 def _choose(packed: PackedANT, wanted: str) -> str:
@@ -40,14 +41,14 @@ def _fixed_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tens
     anchor_ids = np.full(inside.shape, len(packed.anchors), _fixed_id_type(packed.shape))
     weights = np.zeros(inside.shape, packed.weights.dtype)
     anchor_ids[inside], weights[inside] = packed.anchor_ids, packed.weights
-    anchors = store(graph, f"{name}.anchors", zeros_after(packed.anchors))
+    anchors = store(graph, stored_name(name, "anchors"), zeros_after(packed.anchors))
     chosen, weight = _entries(graph, name, packed, anchor_ids, weights, ids)  # [B, m]
     terms = graph.cast(floats(graph, graph.gather(anchors, chosen), packed.value_type), "float32")  # [B, m, d]
     return graph.batch_matmul(graph.reshape(weight, (-1, 1, inside.shape[1])), terms)  # [B, 1, d]
 
 
 def _csr_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor:
-    offsets = store(graph, f"{name}.row_offsets", packed.row_offsets)
+    offsets = store(graph, stored_name(name, "row_offsets"), packed.row_offsets)
     start = graph.gather(offsets, ids)  # [B]
     after_id = graph.binary("ADD", ids, graph.constant(1, ids.dtype))
     count = graph.binary("SUB", graph.gather(offsets, after_id), start)
@@ -56,7 +57,7 @@ def _csr_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor
     row = row_of_entries(graph, first, graph.reshape(total, (1,)))  # [N]
     shift = graph.gather(graph.binary("SUB", start, first), row)
     position = graph.binary("ADD", graph.range(total), shift)
-    anchors = store(graph, f"{name}.anchors", packed.anchors)
+    anchors = store(graph, stored_name(name, "anchors"), packed.anchors)
     chosen, weight = _entries(graph, name, packed, packed.anchor_ids, packed.weights, position)  # [N]
     terms = graph.cast(floats(graph, graph.gather(anchors, chosen), packed.value_type), "float32")  # [N, d]
     weighted = graph.binary("MUL", terms, graph.reshape(weight, (-1, 1)))
@@ -84,12 +85,12 @@ def _entries(
     places: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Anchor ids int32 and weights float32 at some places."""
-    stored = graph.gather(store(graph, f"{name}.anchor_ids", anchor_ids), places)
+    stored = graph.gather(store(graph, stored_name(name, "anchor_ids"), anchor_ids), places)
     chosen = indices(graph, stored, anchor_ids.dtype.name)
-    found = graph.gather(store(graph, f"{name}.weights", weights), places)
+    found = graph.gather(store(graph, stored_name(name, "weights"), weights), places)
     weight = graph.cast(floats(graph, found, weights.dtype.name), "float32")
     if packed.weight_scale[0] != 1:
-        weight = graph.binary("MUL", weight, graph.table(f"{name}.weight_scale", packed.weight_scale))
+        weight = graph.binary("MUL", weight, graph.table(stored_name(name, "weight_scale"), packed.weight_scale))
     return chosen, weight
 
 
@@ -124,12 +125,17 @@ def _fixed_id_type(shape: ANTShape) -> str:
 
 
 def _fields(name: str, packed: PackedANT, layout: str) -> Fields:
-    tensors = {tensor: f"{name}.{tensor}" for tensor in ("anchor_ids", "weights", "anchors")}
+    tensors = stored_names(name, ("anchor_ids", "weights", "anchors"))
     if packed.weight_scale[0] != 1:
-        tensors["weight_scale"] = f"{name}.weight_scale"
+        tensors["weight_scale"] = stored_name(name, "weight_scale")
     if layout == "csr":
         sizes = {"num_weights": len(packed.weights), "num_anchors": len(packed.anchors)}
-        return {**tensors, "row_offsets": f"{name}.row_offsets", **sizes, "embedding_dim": packed.embedding_dim}
+        return {
+            **tensors,
+            "row_offsets": stored_name(name, "row_offsets"),
+            **sizes,
+            "embedding_dim": packed.embedding_dim,
+        }
     width = _longest(packed)
     sizes = {"num_weights": packed.num_embeddings * width, "num_anchors": len(packed.anchors) + 1, "row_width": width}
     return {**tensors, **sizes, "embedding_dim": packed.embedding_dim}

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError, suggested
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, store, zeros_after
 from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.exporters.tflite.stored_types import floats, store, zeros_after
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.stored_names import stored_name
 
 TfliteTable = Literal["auto", "byte", "pairs"]
 
@@ -67,7 +68,7 @@ def _table_bytes(packed: PackedDPQ, chosen: str) -> int:
 def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) -> Tensor:
     """Rows [*ids, d] in the type of the table."""
     flat_ids = graph.flatten(ids)  # [B]
-    stored = graph.gather(store(graph, f"{name}.codes", packed.codes), flat_ids)  # [B, row_bytes]
+    stored = graph.gather(store(graph, stored_name(name, "codes"), packed.codes), flat_ids)  # [B, row_bytes]
     places = graph.cast(stored, "int32")
     if chosen == "byte":
         places = _codes(graph, name, packed, places)  # [B, D]
@@ -76,12 +77,12 @@ def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) 
     places = _begin_at(graph, places, packed, flat_ids, step, len(pieces))
     if packed.padding_idx is not None:
         pieces = zeros_after(pieces)
-    table = store(graph, f"{name}.{'pairs' if chosen == 'pairs' else 'values'}", pieces)
+    table = store(graph, stored_name(name, "pairs" if chosen == "pairs" else "values"), pieces)
     selected = graph.gather(table, places)  # [B, *, *]
     if packed.value_scales is not None:
         wide = floats(graph, selected, packed.value_type)
         by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.sub_dim))
-        scales = graph.table(f"{name}.value_scales", packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
+        scales = graph.table(stored_name(name, "value_scales"), packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
         selected = graph.binary("MUL", by_group, scales)
     if packed.unused_columns:
         every = graph.reshape(selected, (-1, packed.num_groups * packed.shape.sub_dim))
@@ -98,7 +99,7 @@ def _scaled(graph: Graph, name: str, packed: PackedDPQ, selected: Tensor, ids: T
     rows = graph.reshape(selected, (-1, packed.embedding_dim))  # before they are float16, of which it cannot be
     if packed.value_scales is None:
         rows = graph.cast(floats(graph, rows, packed.value_type), "float32")
-    stored = {tensor: store(graph, f"{name}.{tensor}", packed.tensors()[tensor]) for tensor in _ROW_SCALES}
+    stored = {tensor: store(graph, stored_name(name, tensor), packed.tensors()[tensor]) for tensor in _ROW_SCALES}
     codes = graph.cast(graph.gather(stored["row_scale_codes"], ids), "int32")  # [B]
     scales = graph.gather(stored["row_scales"], codes)
     return graph.binary("MUL", rows, graph.reshape(scales, (-1, 1)))
@@ -140,7 +141,7 @@ def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step
 
 def _codes(graph: Graph, name: str, packed: PackedDPQ, stored: Tensor) -> Tensor:
     """Codes int32 [B, D] from the bytes of rows, int32 [B, row_bytes]."""
-    parts = [graph.table(f"{name}.bytes_{number}", part) for number, part in enumerate(_parts(packed))]
+    parts = [graph.table(stored_name(name, f"bytes_{number}"), part) for number, part in enumerate(_parts(packed))]
     if _whole_bytes(packed):
         found = graph.gather(parts[0], stored)  # [B, row_bytes, 8 / bits]
         return graph.reshape(found, (-1, packed.num_groups))
@@ -186,15 +187,15 @@ def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs. None scales rows."""
     if not packed.shape.is_plain:
         return None
-    common: dict[str, str | int] = {"codes": f"{name}.codes", "shared": int(packed.shape.shared)}
+    common: dict[str, str | int] = {"codes": stored_name(name, "codes"), "shared": int(packed.shape.shared)}
     if layout == "pairs":
         width = 8 // packed.bits * packed.shape.sub_dim
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
-        return None if packed.value_scales is not None else {**common, "values": f"{name}.pairs", **pair}
+        return None if packed.value_scales is not None else {**common, "values": stored_name(name, "pairs"), **pair}
     if packed.value_scales is not None:
-        common["value_scales"] = f"{name}.value_scales"
+        common["value_scales"] = stored_name(name, "value_scales")
     sizes = {"num_codes": packed.num_codes, "bits": packed.bits, "num_groups": packed.num_groups}
-    return {**common, "values": f"{name}.values", **sizes, "group_width": packed.shape.sub_dim}
+    return {**common, "values": stored_name(name, "values"), **sizes, "group_width": packed.shape.sub_dim}
 
 
 DPQ = TfliteMethod(PackedDPQ.method, _choose, _table_bytes, _rows, _read, _fields)

@@ -7,7 +7,7 @@ from edge_embed.exporters.tflite.graph import Tensor
 from edge_embed.exporters.tflite.method import Fields
 from edge_embed.exporters.tflite.names import DELEGATE_KEY
 from edge_embed.packed.bag import MODES
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use
 
 _HEADER = "edge_embed 1"
 _INTEGERS, _FLOATS = ("int32", "int64"), ("float32",)
@@ -19,7 +19,7 @@ def delegate_metadata(lines: Iterable[str | None]) -> Mapping[str, str]:
     return {DELEGATE_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
 
 
-def manifest_line(use: Use, packed: Packed, said: Mapping[str, Any], fields: Fields | None) -> str | None:
+def manifest_line(use: Use, packed: PackedTable, said: Mapping[str, Any], fields: Fields | None) -> str | None:
     """The line of one use, None where no kernel takes its place.
 
     Args:

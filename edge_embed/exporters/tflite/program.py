@@ -13,8 +13,8 @@ from torch import fx
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
 from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE, Graph, Tensor
+from edge_embed.exporters.tflite.table_uses import Layout, add_use
 from edge_embed.exporters.tflite.translated import Translated
-from edge_embed.exporters.tflite.uses import Layout, add_use
 from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
 from edge_embed.program.program import Program, dtype_name
 

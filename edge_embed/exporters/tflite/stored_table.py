@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.packed.stored_names import stored_name
+
 
 class StoredTable:
     """The tensors of a table; what a layout adds at their ends is left out.
@@ -26,11 +28,11 @@ class StoredTable:
 
     def has(self, tensor: str) -> bool:
         """Whether it is there."""
-        return f"{self._table}.{tensor}" in self._tensors
+        return stored_name(self._table, tensor) in self._tensors
 
     def nbytes(self, tensor: str) -> int:
         """Of a whole tensor."""
         return self._bytes(tensor).nbytes
 
     def _bytes(self, tensor: str) -> NDArray[np.uint8]:
-        return self._tensors[f"{self._table}.{tensor}"]
+        return self._tensors[stored_name(self._table, tensor)]

@@ -12,7 +12,8 @@ import numpy as np
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
-from edge_embed.exporters.tflite.stored import floats, store
+from edge_embed.exporters.tflite.stored_types import floats, store
+from edge_embed.packed.stored_names import stored_name, stored_names
 from edge_embed.packed.tt import PackedTT
 
 _LARGEST_ID = 2**31 - 1
@@ -33,7 +34,7 @@ def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -
     for k, (core, digit) in enumerate(zip(packed.cores, digits, strict=True)):
         num_rows, before, columns, after = core.shape
         kept = (num_rows, before * columns, after) if product is None else (num_rows, before, columns * after)
-        gathered = graph.gather(store(graph, f"{name}.core_{k}", core.reshape(kept)), digit)
+        gathered = graph.gather(store(graph, stored_name(name, f"core_{k}"), core.reshape(kept)), digit)
         factor = graph.cast(floats(graph, gathered, packed.value_type), "float32")  # [B, *, *]
         wide = factor if product is None else graph.batch_matmul(product, factor)
         height *= columns
@@ -75,7 +76,7 @@ def _trace(graph: Graph, product: Tensor, packed: PackedTT) -> Tensor:
 
 
 def _fields(name: str, packed: PackedTT, layout: str) -> Fields:
-    cores = {f"core_{k}": f"{name}.core_{k}" for k in range(len(packed.cores))}
+    cores = stored_names(name, (f"core_{k}" for k in range(len(packed.cores))))
     shape = packed.shape
     return {**cores, "row_shape": shape.row_shape, "col_shape": shape.col_shape, "ranks": shape.ranks}
 

@@ -17,7 +17,7 @@ from onnx.helper import make_node
 from torch import nn
 
 import edge_embed
-from edge_embed.exporters.onnx.foreign.compress import CompressedFile
+from edge_embed.compression.onnx.compress import CompressedFile
 from edge_embed.inspection.inspect import inspect_file
 
 from .foreign_models import COLUMNS, ROWS, look_up, model, packed_tables, rows_of, run, saved, table, with_rows
@@ -348,7 +348,7 @@ def test_a_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
 def test_weights_lie_in_the_file_or_beside_it(
     limit: int, outside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edge_embed.exporters.onnx.foreign import write
+    from edge_embed.compression.onnx import write
 
     monkeypatch.setattr(write, "AUTO_THRESHOLD", limit)
     nodes = [look_up(), make_node("MatMul", ["rows", "dense"], ["result"])]

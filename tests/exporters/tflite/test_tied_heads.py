@@ -13,8 +13,8 @@ from ai_edge_litert.interpreter import Interpreter
 from foreign_files import DIM, ROWS, TABLE, WORDS, write_foreign
 
 import edge_embed
-from edge_embed.exporters.tflite.foreign import read_foreign
-from edge_embed.exporters.tflite.replace import replace_tables
+from edge_embed.compression.tflite.foreign_file import read_foreign
+from edge_embed.compression.tflite.replace import replace_tables
 
 BIAS = np.random.default_rng(9).normal(size=ROWS).astype(np.float32)
 IDS = np.array([[3, 59, 0, 7]], np.int32)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES
-from edge_embed.packed.form import TableShape, TensorSpec, Use
+from edge_embed.packed.packed_form import TableShape, TensorSpec, Use
 
 Attributes = Mapping[str, int]
 Specs = Mapping[str, TensorSpec]

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.errors import BadInputError, EdgeEmbedError, located, one_line
 from edge_embed.exporters.onnx.tokenizer.checks import MAX_ID, REMEDY, Kind, check_parts, checked_kind, parse
 from edge_embed.input_file import read_whole
-from edge_embed.packed.manifest import located
 
 Side = Literal["left", "right"]
 
