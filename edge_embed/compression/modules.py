@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from edge_embed.compression.layer_weight import hooks_of, is_computed, weight_of
 from edge_embed.fitting.fitted_table import Fitted
-from edge_embed.fitting.found_table import WORTH, FoundTable, Rotates
+from edge_embed.fitting.found_table import FoundTable, Rotates
 from edge_embed.fitting.padding_row import padding_row
+from edge_embed.fitting.worth import WORTH
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.rotated import rotated
 from edge_embed.layers.table import CompressedEmbedding
