@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from onnx import ModelProto, NodeProto, TensorProto
 
-from edge_embed.compression.onnx.carried import take_from_around
 from edge_embed.compression.onnx.constant_values import Known, Leaf
 from edge_embed.compression.onnx.foreign_model import ForeignModel
 from edge_embed.compression.onnx.in_sight import uses_in_sight, width
 from edge_embed.compression.onnx.inlining import hidden_look_ups, origin, write_out
+from edge_embed.compression.onnx.loop_carried import take_from_around
 from edge_embed.compression.onnx.obstacles import held_bytes, obstacles
 from edge_embed.compression.onnx.table_uses import Use, View
 from edge_embed.errors import BadInputError

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto
 
-from edge_embed.compression.onnx.handed_on import handed_on
+from edge_embed.compression.onnx.handed_on_tables import handed_on
 from edge_embed.compression.onnx.heads import heads
 from edge_embed.compression.onnx.lookups import gathers
 from edge_embed.compression.onnx.obstacles import shape_uses

@@ -7,14 +7,14 @@ mean something else in the new set are written out first.
 from onnx import FunctionProto, ModelProto, checker, helper, version_converter
 from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
-from edge_embed.compression.onnx.aside import Aside
 from edge_embed.compression.onnx.foreign_model import ForeignModel
 from edge_embed.compression.onnx.inlining import inline
 from edge_embed.compression.onnx.largest_constants import listed_constants
-from edge_embed.compression.onnx.older import keep_corners, write_as_newer
+from edge_embed.compression.onnx.older_operators import keep_corners, write_as_newer
+from edge_embed.compression.onnx.refused_node import check_nodes, reason_of, stuck_at
 from edge_embed.compression.onnx.scopes import STANDARD, walk
-from edge_embed.compression.onnx.stuck import check_nodes, reason_of, stuck_at
 from edge_embed.compression.onnx.table_uses import View
+from edge_embed.compression.onnx.unconvertible_tensors import Aside
 from edge_embed.compression.onnx.without_weights import without_weights
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
