@@ -13,6 +13,7 @@ from edge_embed.compression.fidelity import fidelity
 from edge_embed.compression.fitted import Fitted
 from edge_embed.compression.found import FoundTable
 from edge_embed.compression.kept import NOTHING, Kept
+from edge_embed.compression.long_row import long_row
 from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
@@ -197,6 +198,8 @@ def _compressed(
     is_zero = dense.num_embeddings > 1 and not dense.largest
     if is_zero and processes.is_first:
         _LOG.warning("table %s: all rows are zero: is this the trained model?", table.name)
+    if processes.is_first and setting.method != "rows" and (warning := long_row(dense)):
+        _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     if not trials:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:  # check.py shows itself by this file
     from edge_embed.report.check import Finding
 
 GROWTH_OF = "growth of "  # what the names of its findings begin with
+_ZIPPED = "growth of zipped"
 _WHOLE = ("on disk", "zipped")
 
 
@@ -51,7 +52,12 @@ def growth_words(failed: "Sequence[Finding]", changes: Sequence[Change], grown: 
     """
     where = ", ".join(f"{name} {more:+,}" for name, more in grown.items() if more and name not in _WHOLE)
     beyond = ", ".join(finding.name.removeprefix(GROWTH_OF) for finding in failed)
+    keys = ", ".join(
+        dict.fromkeys("size.zipped_growth" if finding.name == _ZIPPED else "size.growth" for finding in failed)
+    )
     total = f"on disk {grown.get('on disk', 0):+,} bytes"
     remedy = f"; to accept it: {accept}" if accept else ""
     parts = f"; bytes: {where}" if where else ""
-    return f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed: {beyond}{remedy}"
+    return (
+        f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed ({keys}): {beyond}{remedy}"
+    )
