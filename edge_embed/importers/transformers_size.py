@@ -6,6 +6,7 @@ is refused where it is read, or while the model is made, on which the library it
 """
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -67,8 +68,9 @@ def check_files(folder: Path) -> Stored:
     roots = [folder.absolute().parents[1] / _CACHE[1]] if folder.absolute().parent.name == _CACHE[0] else []
     is_whole = (folder / _WHOLE).exists()  # which is read then, whatever the index says
     for name in sorted(set(_shards(content[_INDEX]))) if _INDEX in content else ():
-        if not path_beside(folder, name, "shard", *roots).is_file() and not is_whole:
-            raise BadInputError(f"{_INDEX}: there is no shard {name}: fetch it, or save the model again")
+        path = path_beside(folder, name, "shard", *roots)
+        if not os.path.isfile(path) and not is_whole:
+            raise BadInputError(f"{_INDEX}: there is no shard {name:.200}: fetch it, or save the model again")
     shapes = [shape for path in sorted(folder.glob("*.safetensors")) for shape in _shapes(path)]
     stored = Stored(len(shapes), sum(map(prod, shapes)), max((size for shape in shapes for size in shape), default=0))
     with located(_CONFIG):

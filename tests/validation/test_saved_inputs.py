@@ -138,3 +138,9 @@ def test_damaged_files_are_refused(inline, tmp_path):
         pass
     with pytest.raises(BadInputError, match="has no array of inputs"):
         load_inputs(path, inline.program)
+
+
+def test_inputs_that_prove_nothing_are_refused(inline, tmp_path):
+    np.savez(tmp_path / "x.npz", **(GOOD | {"0/ids": GOOD["0/ids"][:, :0]}))
+    with pytest.raises(BadInputError, match=r"x\.npz: all outputs are empty on these inputs"):
+        load_inputs(tmp_path / "x.npz", inline.program)
