@@ -7,7 +7,8 @@ from edge_embed.files import as_argument
 from edge_embed.report.results import ValidationReport
 from edge_embed.validation.as_exported import METADATA
 
-_OF_WHAT_IS_WRITTEN = (METADATA, "manifest", "layout")  # they hold hashes and sizes: a damaged weight leaves them alone
+# What an export says of its model, hashes and sizes: a damaged weight leaves it alone.
+_SAID, _SAID_IN_TFLITE = (METADATA,), ("manifest", "layout")
 
 
 def likely_cause(report: ValidationReport, source: Path | None, exported: Path) -> str:
@@ -21,8 +22,9 @@ def likely_cause(report: ValidationReport, source: Path | None, exported: Path) 
     if report.passed:
         return ""
     older = source is not None and _is_older(exported, source)
+    said = _SAID_IN_TFLITE if exported.suffix == ".tflite" else _SAID
     wrong = {check.name for _, check in report.outcomes() if check.status == "failed"}
-    if not older and wrong.isdisjoint(_OF_WHAT_IS_WRITTEN):
+    if not older and (report.original is not None or wrong.isdisjoint(said)):
         return ""
     age = f", which was written after it ({source})" if older else "" if source is None else f" ({source})"
     return f"likely cause: {exported} was made from another state of the model{age}: {_again(report, source, exported)}"

@@ -21,11 +21,11 @@ def warned(method: str, factor: float, caplog: pytest.LogCaptureFixture) -> list
     return [record.getMessage() for record in caplog.records if "times as long" in record.getMessage()]
 
 
-@pytest.mark.parametrize(("method", "factor", "times"), [("dpq", 1e20, "e+20"), ("tt", 1e5, "e+05")])
+@pytest.mark.parametrize(("method", "factor", "times"), [("dpq", 1e20, "e+19"), ("tt", 1e5, "e+04")])
 def test_a_far_longer_row_is_named(method: str, factor: float, times: str, caplog: pytest.LogCaptureFixture) -> None:
     (message,) = warned(method, factor, caplog)
     assert message.startswith("table 0: row 17 is ")
-    assert times in message
+    assert f"{times} times as long" in message
 
 
 @pytest.mark.parametrize(("method", "factor"), [("dpq", 100), ("rows", 1e20)])
