@@ -32,7 +32,7 @@ def reasons(compressed):
     return {table.name: table.reason for table in compressed.report.tables}
 
 
-@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "embedding")])
+@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "linear")])
 def test_compress_of_a_saved_model_lists_its_untied_output_layer(tmp_path, model, words, head):
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", head: UNTIED.format(head)}
