@@ -19,8 +19,8 @@ struct Preparation {
 
 template <>
 struct Preparation<dpq::Table> {
-  Preparation(const dpq::Table& table, uint64_t most_bytes)
-      : bytes(ChosenKernels(table).logits.Blocks(table)) {
+  template <class Table>  // is compiled where the method was built in
+  Preparation(const Table& table, uint64_t most_bytes) : bytes(ChosenKernels(table).logits.Blocks(table)) {
     if (bytes.fits() && bytes.saturated() > most_bytes) bytes = 0;
   }
 

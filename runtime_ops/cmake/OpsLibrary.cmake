@@ -26,7 +26,7 @@ set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc o
     ort/register.cc ort/result.cc ort/topk.cc)
 set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/heads.cc
     tflite/manifest.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
-foreach(method IN LISTS EDGE_EMBED_METHODS)
+foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
   file(GLOB sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")
   list(APPEND EDGE_EMBED_KERNEL_SOURCES ${sources})
@@ -54,6 +54,7 @@ function(edge_embed_compile_options target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
                                            -Wcast-qual -Wundef)
+  target_compile_options(${target} PRIVATE ${EDGE_EMBED_METHODS_OPTION})
   target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}")
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/..")
   if(EDGE_EMBED_SANITIZE)
