@@ -5,7 +5,6 @@ first use of a name does. Submodules are imported by their own path (``edge_embe
 """
 
 from importlib import import_module
-from os import path as _path
 
 TYPE_CHECKING = False  # type checkers take it for True; to import typing would double the time of this import
 if TYPE_CHECKING:
@@ -126,11 +125,6 @@ _MODULE_OF = {
     "save": "edge_embed.workflow",
     "validate": "edge_embed.workflow",
 }
-
-# A checkout keeps the exporters beside this folder; a wheel has them inside it, nothing is added there.
-_HERE = _path.dirname(_path.abspath(__file__))
-if not _path.isdir(_path.join(_HERE, "exporters")):
-    __path__.append(_path.dirname(_HERE))
 
 
 if not TYPE_CHECKING:  # else every wrong name would be right to a type checker

@@ -1,6 +1,7 @@
 """Every error a user can cause, each with the exit code of the command line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -45,6 +46,15 @@ class TimeLimitError(EdgeEmbedError):
 
 class OutputError(EdgeEmbedError):
     """The result could not be written (disk full, no permission); nothing partial is left behind."""
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put the place before the message of a `BadInputError`."""
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{where}: {error}") from error
 
 
 def one_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -107,3 +108,11 @@ def note_step(name: str) -> None:
     if place is not None:
         with suppress(OSError):
             Path(place).write_text(name, "utf-8")
+
+
+def seconds_of(call: Callable[[], object], what: str) -> float:
+    """Wall time of a call, which is a step of its own: ``what`` in words."""
+    with step(what):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from edge_embed.compression import tt
+from edge_embed.fitting import tt
 from edge_embed.layers.factorization import column_shape, row_shape
 from edge_embed.packed import bits
 

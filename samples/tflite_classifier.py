@@ -20,9 +20,9 @@ from text_classifier import sentences
 from text_classifier.litert import open_litert
 from timing import median_microseconds
 
-from edge_embed.compression import dpq
+from edge_embed.compression.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
+from edge_embed.fitting import dpq
 from edge_embed.targets.target import RunOptions
 from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
 

@@ -10,6 +10,9 @@ import os
 import typing
 from collections.abc import Iterator
 
+from edge_embed.gate import base_latency
+from edge_embed.validation import sizes
+
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
 # inherit it. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -53,10 +56,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _opened_here() -> Iterator[None]:
     """Exports are opened in this process: one of its own would take half a second of every test that exports."""
-    from edge_embed.validation import opening, opens
+    from edge_embed.validation import open_worker, opening
 
     def run_here(target: str, arguments: list[str]) -> dict[str, Any]:
-        return {"onnx": opens.open_onnx, "tflite": opens.open_tflite}[target](*arguments)
+        return {"onnx": open_worker.open_onnx, "tflite": open_worker.open_tflite}[target](*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "run_opens", run_here)
@@ -87,16 +90,15 @@ def _operators_listed_once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
-    from edge_embed.gate import base
     from edge_embed.targets.tflite.runtimes import OpenedModel
-    from edge_embed.validation import as_exported, size
+    from edge_embed.validation import as_exported
 
     from .once import same_model_run_once, same_program_written_once, same_session_measured_once
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(as_exported, "written_by_export", same_program_written_once)
-        patch.setattr(size, "measure_fresh", same_session_measured_once)
-        patch.setattr(base, "measure_fresh", same_session_measured_once)
+        patch.setattr(sizes, "measure_fresh", same_session_measured_once)
+        patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)
         yield
 

@@ -17,8 +17,8 @@ from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
-from edge_embed.validation.fresh import Fresh, measure_fresh
-from edge_embed.validation.written import Written, written_by_export
+from edge_embed.validation.expected_export import Written, written_by_export
+from edge_embed.validation.fresh_process import Fresh, measure_fresh
 
 _MOST = 32  # results that are kept
 _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
 from edge_embed.importers.fasttext_model import MAGIC
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.importers.word2vec_binary import read_word2vec_binary
 from edge_embed.importers.word2vec_text import read_word2vec_text
 from edge_embed.input_file import check_regular, mapped, path_beside, read_whole

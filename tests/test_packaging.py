@@ -233,7 +233,7 @@ class TestDistributions:
         (sdist,) = built.glob("*.tar.gz")
         with tarfile.open(sdist) as archive:
             sources = {name.partition("/")[2] for name in archive.getnames()}
-        assert {"LICENSE", "README.md", "exporters/__init__.py", "runtime_ops/CMakeLists.txt"} <= sources
+        assert {"LICENSE", "README.md", "edge_embed/exporters/__init__.py", "runtime_ops/CMakeLists.txt"} <= sources
         assert not [name for name in sources if name.startswith((".venv", "build", "dist"))]
 
     def test_the_library_builds_from_the_sources_in_the_wheel(

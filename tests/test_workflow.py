@@ -128,7 +128,7 @@ def test_a_recurrent_program_captured_without_us_exports(tmp_path: Path) -> None
 
 
 def test_packed_sequences_and_projections_are_refused_by_name(tmp_path: Path) -> None:
-    class Packed(nn.Module):
+    class PackedTable(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.table = edge_embed.DPQEmbedding(50, 8, 4, 2)
@@ -139,9 +139,9 @@ def test_packed_sequences_and_projections_are_refused_by_name(tmp_path: Path) ->
             return self.lstm(nn.utils.rnn.pack_padded_sequence(self.table(ids), lengths, batch_first=True))[1][0]
 
     with pytest.raises(edge_embed.BadInputError, match="packed sequences"):
-        edge_embed.save(Packed(), tmp_path / "model.pt", IDS)
+        edge_embed.save(PackedTable(), tmp_path / "model.pt", IDS)
 
-    class Projected(Packed):
+    class Projected(PackedTable):
         def forward(self, ids: torch.Tensor) -> torch.Tensor:
             return self.lstm(self.table(ids))[0]
 

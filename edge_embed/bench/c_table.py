@@ -6,7 +6,7 @@ from typing import Any
 from edge_embed.bench.c_types import INT32
 from edge_embed.bench.method import Kernel
 from edge_embed.methods import Parts
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 KERNELS: Parts[Kernel] = Parts("kernels")
 TABLE_VERSION = 1
@@ -19,7 +19,7 @@ def table_type() -> type[ctypes.Structure]:
     return type("Table", (ctypes.Structure,), {"_anonymous_": ("parts",), "_fields_": fields})
 
 
-def table_of(packed: Packed) -> Any:
+def table_of(packed: PackedTable) -> Any:
     """One table, which points into the arrays of its packed form."""
     kernel = KERNELS[packed.method]
     table = table_type()(version=TABLE_VERSION, method=kernel.number)

@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 POINTER, SIZE, INT64, INT32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32
 _TYPES = ("float32", "float16", "int8", "uint8", "uint16", "uint32")  # as numbered in kernels/type.h
@@ -21,7 +21,7 @@ def type_number(content: NDArray[Any]) -> int:
     return _TYPES.index(str(content.dtype))
 
 
-def padding(packed: Packed) -> int:
+def padding(packed: PackedTable) -> int:
     """The padding row; -1 where there is none."""
     return -1 if packed.padding_idx is None else packed.padding_idx
 

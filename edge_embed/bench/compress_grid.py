@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from edge_embed.bench.compressors import METHODS
 from edge_embed.bench.grid import parsed
-from edge_embed.compression import dpq
-from edge_embed.compression.setting import Setting
 from edge_embed.errors import BadInputError
+from edge_embed.fitting import dpq
+from edge_embed.fitting.setting import Setting
 from edge_embed.packed.sizes import check_count
 
 USE = "compress"

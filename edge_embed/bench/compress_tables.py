@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edge_embed.compression.dense import table_size
-from edge_embed.compression.found import chosen
-from edge_embed.lowering.tables import program_tables
+from edge_embed.fitting.dense_table import table_size
+from edge_embed.fitting.found_table import chosen
+from edge_embed.lowering.dense_tables import program_tables
 from edge_embed.program.program import Program
 
 _ROWS_A_CENTRE, _NOISE = 100, 0.3

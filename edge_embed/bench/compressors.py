@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from edge_embed.bench.peers.peer import missing
 from edge_embed.bench.tables import LeftOutError
-from edge_embed.compression.centroids import ITERATIONS, fast_search, most_points
-from edge_embed.compression.dense import DenseTable
-from edge_embed.compression.kept import NOTHING
-from edge_embed.compression.nearest import packed_codes
-from edge_embed.compression.setting import Setting
+from edge_embed.fitting.centroids import ITERATIONS, fast_search, most_points
+from edge_embed.fitting.checkpoints import NOTHING
+from edge_embed.fitting.code_assignment import packed_codes
+from edge_embed.fitting.dense_table import DenseTable
+from edge_embed.fitting.setting import Setting
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.methods import Parts
 from edge_embed.packed.ant_shape import ANTShape

@@ -13,15 +13,13 @@ from edge_embed.bench.c_table import KERNELS
 from edge_embed.bench.grid import Subject
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
 from edge_embed.packed.file import load_tables
-from edge_embed.packed.form import Packed, TableShape
-from edge_embed.packed.manifest import located
-from edge_embed.packed.methods import METHODS
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape
+from edge_embed.validation.exported_file import ExportedModel
 
 
 def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:
@@ -61,7 +59,7 @@ def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[Subject]:
     return found
 
 
-def _same(table: Packed) -> Packed:
+def _same(table: PackedTable) -> PackedTable:
     return table
 
 
@@ -106,7 +104,7 @@ def _use(node: NodeProto) -> BenchUse:
     return USES["logits" if node.op_type.endswith("Logits") else "rows"]
 
 
-def _packed(exported: ExportedModel, table: OnnxTable) -> Packed:
+def _packed(exported: ExportedModel, table: OnnxTable) -> PackedTable:
     if table.shape is None:
         raise BadInputError(f"table {table.name!r:.80}: a tensor of it is no initializer: export the model again")
     tensors: dict[str, NDArray[Any]] = {}

@@ -14,9 +14,10 @@ from edge_embed.bench.method import BenchMethod
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import IDS_A_BAG, TFLITE_USES, USES, BenchUse, CacheState, Logits, TopK, check_use
 from edge_embed.errors import BadInputError, suggested
+from edge_embed.exporters.onnx.session_memory.method import memory_uses
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.methods import Parts
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.topk import MAX_K, check_k
 from edge_embed.validation.ids import Distribution
@@ -44,7 +45,7 @@ class Subject:
 
     name: str
     method: str
-    make: Callable[[], Packed]
+    make: Callable[[], PackedTable]
     uses: tuple[BenchUse, ...]
     memory_bytes: int | None = None
     layout: str | None = None
@@ -55,7 +56,7 @@ class Grid:
     """Lists of values, of which every combination is measured; empty ones are filled by what suits each use.
 
     Attributes:
-        method: ``dpq``, ``ant``, ``tt``.
+        method: names of methods with random tables for the benchmark.
         use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``; by TFLite files ``litert``,
             ``litert-bag``, ``tflite-runtime``, ``tflite-runtime-bag``.
         rows: n; by default 100,000, and 32,768 for logits and topk.
@@ -157,11 +158,11 @@ class Grid:
             names, make = _METHODS[method].sizes, _METHODS[method].random_table
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
             for settings in product(*values):
-                few = make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes
+                make(np.random.default_rng(0), _FEW_ROWS, dim, *settings)  # refused now, not after minutes
                 words = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
                 for n, uses in self._uses_by_rows().items():
                     table = partial(_made, make, self.seed, n, dim, *settings)
-                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses), few.shape.memory_uses)
+                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses), memory_uses(method))
         if self.memory_megabytes and all(subject.memory_bytes is None for subject in found):
             numbers = ", ".join(map(str, self.memory_megabytes))
             raise BadInputError(
@@ -208,7 +209,7 @@ PRESETS: Mapping[str, Grid] = {
 }
 
 
-def _made(make: Callable[..., Packed], seed: int, n: int, *sizes: int) -> Packed:
+def _made(make: Callable[..., PackedTable], seed: int, n: int, *sizes: int) -> PackedTable:
     return make(np.random.default_rng(seed), n, *sizes)
 
 

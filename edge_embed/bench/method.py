@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class BenchMethod:
     """
 
     sizes: tuple[str, ...]
-    random_table: Callable[..., Packed]
+    random_table: Callable[..., PackedTable]
     row: Callable[[Any], tuple[float, float]]
     logits: Callable[[Any, int], float]
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from edge_embed.bench.c_table import table_of
 from edge_embed.bench.c_types import INT32, INT64, POINTER, SIZE, buffer
-from edge_embed.packed.form import Packed
+from edge_embed.exporters.onnx.session_memory.method import session_bytes
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.runtime.library import get_library_path, installed_library
 
 _LINE = 64
@@ -75,11 +76,11 @@ def prepare(table: Any, most: int) -> Any:
 class Gather:
     """The kernel that looks rows up in a table, called several times in a row without Python between the calls."""
 
-    def __init__(self, packed: Packed, memory_bytes: int = 0) -> None:
+    def __init__(self, packed: PackedTable, memory_bytes: int = 0) -> None:
         """Make the kernel ready, and what makes it faster within ``memory_bytes``."""
         self._packed = packed  # the struct points into it
         self._struct = table_of(packed)
-        self._prepared = prepare(self._struct, packed.shape.session_bytes("rows", memory_bytes))
+        self._prepared = prepare(self._struct, session_bytes(packed.method, packed.shape, "rows", memory_bytes))
         self._table = ctypes.pointer(self._struct)
         self._function = ctypes.cast(operators().ee_gather, POINTER)
         self._scratch = self._scratch_buffer()

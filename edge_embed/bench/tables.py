@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 BLOCK_ROWS = 4096
 _DENSE_SHARE = 8  # of the memory that is free: a head needs its table several times, and quantised
@@ -32,7 +32,7 @@ class BenchTable:
     """
 
     name: str
-    packed: Packed
+    packed: PackedTable
     dense_limit: int
     memory_bytes: int | None = None
     layout: str | None = None

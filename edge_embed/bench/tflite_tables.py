@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edge_embed.bench.uses import USES, BenchUse, LiteRtBag, TfliteRuntimeBag
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.names import DELEGATE_KEY, LAYOUTS_KEY
-from edge_embed.exporters.tflite.uses import read_tensors
+from edge_embed.exporters.tflite.table_uses import read_tensors
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.container import sha256
-from edge_embed.packed.form import Packed
-from edge_embed.packed.manifest import located, parse_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.manifest import parse_manifest
+from edge_embed.packed.packed_form import METHODS, PackedTable
+from edge_embed.packed.stored_names import table_of
 
 
 class TfliteTables:
@@ -36,7 +36,7 @@ class TfliteTables:
             self.entries = parse_manifest(self._model.metadata[MANIFEST_KEY], path.stat().st_size).tables
             self.layouts = {name: self._layout(name) for name in self.entries}
 
-    def packed(self, name: str) -> Packed:
+    def packed(self, name: str) -> PackedTable:
         """A table as it was packed.
 
         Raises:
@@ -59,7 +59,7 @@ class TfliteTables:
         for line in self._model.metadata.get(DELEGATE_KEY, "").splitlines()[1:]:
             use, *words = line.split()
             fields = dict(word.split("=", 1) for word in words if "=" in word)
-            if any(value.rpartition(".")[0] == name for key, value in fields.items() if key not in ("ids", "output")):
+            if any(table_of(value) == name for key, value in fields.items() if key not in ("ids", "output")):
                 found |= dict.fromkeys(_uses(use, fields))
         return tuple(found) or _uses("rows", {})
 

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.packed.bag import bag
-from edge_embed.packed.form import Packed, Use
 from edge_embed.packed.logits import logits
+from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.packed.topk import check_k
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.ids import Distribution
@@ -78,11 +78,11 @@ class BenchUse(ABC):
         return 1 if cache == "cold" else min(self.most_calls, max(1, self.sample // batch))
 
     @abstractmethod
-    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+    def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """Inputs of one call."""
 
     @abstractmethod
-    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+    def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
         """What answers are compared with, of the packed form."""
 
     def error(self, expected: NDArray[np.float64], got: Results) -> float:
@@ -100,11 +100,11 @@ class Rows(BenchUse):
     operator = "rows"
     inputs: ClassVar = {"ids": (np.int64, 1)}
 
-    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+    def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """``batch`` ids."""
         return {"ids": _ids(packed, random, ids, batch)}
 
-    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+    def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
         """All rows."""
         return packed.rows_float64(feeds["ids"])
 
@@ -144,12 +144,12 @@ class Bag(BenchUse):
         """With the mode."""
         return None, None, None, self.mode
 
-    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+    def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """``batch`` ids; one bag for fewer than 8."""
         offsets = np.linspace(0, batch, max(1, batch // IDS_A_BAG) + 1, dtype=np.int64)
         return {"ids": _ids(packed, random, ids, batch), "offsets": offsets}
 
-    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+    def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
         """All bags."""
         return bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0]
 
@@ -192,11 +192,11 @@ class Logits(BenchUse):
     operator: ClassVar[Use] = "logits"
     inputs: ClassVar = {"hidden": (np.float32, 2)}
 
-    def draw(self, packed: Packed, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
+    def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
         """``batch`` states."""
         return {"hidden": random.standard_normal((batch, packed.embedding_dim), np.float32)}
 
-    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+    def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
         """Of evenly spread rows: all of them in float64 would take longer than what is measured."""
         rows = _spread(packed.num_embeddings)
         return feeds["hidden"].astype(np.float64) @ packed.rows_float64(rows).T
@@ -226,7 +226,7 @@ class TopK(Logits):
         """Without a bias, and k."""
         return None, None, self.k
 
-    def expected(self, packed: Packed, feeds: Feeds) -> NDArray[np.float64]:
+    def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
         """The logits of all rows: the largest can be any of them."""
         return logits(packed, feeds["hidden"])[0]
 
@@ -254,7 +254,7 @@ def _spread(num_embeddings: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, num_embeddings - 1, _CHECKED_LOGITS, dtype=np.int64))
 
 
-def _ids(packed: Packed, random: np.random.Generator, distribution: Distribution, batch: int) -> NDArray[Any]:
+def _ids(packed: PackedTable, random: np.random.Generator, distribution: Distribution, batch: int) -> NDArray[Any]:
     """Never the padding row: it takes less time, and dense bags would count it."""
     skipped = packed.padding_idx
     if skipped is None or packed.num_embeddings == 1:

@@ -28,7 +28,7 @@ def compare(out: Output, reports: tuple[Path, ...], markdown: Path | None, html:
     Each REPORT is what `check --output` or `validate --json` wrote about one model.
     """
     from edge_embed.gate.compare import compare_reports
-    from edge_embed.gate.outputs import COMPARE, reports_at
+    from edge_embed.gate.report_places import COMPARE, reports_at
 
     with reports_at({"markdown": markdown, "html": html}, COMPARE, keep=reports, force=force) as write:
         report = compare_reports(reports)

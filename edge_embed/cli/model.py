@@ -13,7 +13,7 @@ import click
 from edge_embed.cli.output import Command
 
 if TYPE_CHECKING:
-    from edge_embed.importers.reading import Reading
+    from edge_embed.importers.reading_options import Reading
     from edge_embed.program.program import Program
 
 FILE = click.Path(path_type=Path)
@@ -162,7 +162,7 @@ def reading_options(command: Command) -> Command:
 
 def reading_of(given: dict[str, Any]) -> "Reading":
     """How word vectors are to be read, by what the options say."""
-    from edge_embed.importers.reading import Reading
+    from edge_embed.importers.reading_options import Reading
 
     return Reading(**given)
 

@@ -14,9 +14,10 @@ import click
 from rich.console import Console
 
 from edge_embed.files import check_output
-from edge_embed.report.bars import bars
-from edge_embed.report.shown import AS_IT_IS, FILE_WIDTH, Shown
-from edge_embed.report.words import plain
+from edge_embed.report.results.shown import Shown
+from edge_embed.report.views.bars import bars
+from edge_embed.report.views.text import AS_IT_IS, FILE_WIDTH
+from edge_embed.report.views.words import plain
 
 Command = Callable[..., None]
 

@@ -75,7 +75,7 @@ def validate(
     Of a file that `compress` wrote in place, MODEL is the .onnx or .tflite file that it was made from.
     """
     from edge_embed import workflow
-    from edge_embed.gate.outputs import VALIDATION, reports_at
+    from edge_embed.gate.report_places import VALIDATION, reports_at
     from edge_embed.validation.options import ValidationOptions
 
     options = ValidationOptions.parse(**given)
@@ -92,4 +92,4 @@ def validate(
         report = workflow.validate(load.unless_runtime(model), exported, options=options, progress=progress)
         write(report)
     out.remarks(report.failures())
-    out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose)))
+    out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose=verbose)))

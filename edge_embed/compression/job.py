@@ -6,13 +6,13 @@ from typing import Self
 
 from torch import Tensor
 
-from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import FoundTable, Table, chosen
-from edge_embed.compression.kept import NOTHING, Kept
 from edge_embed.compression.plan import Plan, Progress, compress_tables
-from edge_embed.compression.processes import ALONE, Processes
 from edge_embed.errors import BadInputError
-from edge_embed.report.compressed import CompressedTable
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.fitted_table import Fitted
+from edge_embed.fitting.found_table import FoundTable, Table, chosen
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.report.results.compressed import CompressedTable
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,20 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable, table_size
-from edge_embed.compression.fidelity import fidelity
-from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import FoundTable
-from edge_embed.compression.kept import NOTHING, Kept
-from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.rows import baselines
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.compression.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.dense_table import DenseTable, table_size
+from edge_embed.fitting.fidelity import fidelity
+from edge_embed.fitting.fitted_table import Fitted
+from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.rows import baselines
+from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.layers.table import is_number
 from edge_embed.packed.ant_shape import ANTShape
-from edge_embed.report.compressed import CompressedTable, Trial
-from edge_embed.report.fidelity import Fidelity
+from edge_embed.report.results.compressed import CompressedTable, Trial
+from edge_embed.report.results.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
@@ -34,8 +34,8 @@ class Plan:
     """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
 
     Attributes:
-        method: ``dpq``, ``opq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all, but
-            ``opq`` only where its rotation costs nothing.
+        method: the name of one that fits dense tables, or ``auto``, which tries them all, but ``opq`` only where its
+            rotation costs nothing.
         ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.

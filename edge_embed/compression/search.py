@@ -1,7 +1,7 @@
 """Looks for the setting that serves a goal best: the nearest table within some bytes, or the smallest near enough.
 
 Settings are tried in draft, on the table itself or on a sample of its rows, and measured on a sample of rows: mean
-cosine and relative error as in `edge_embed.compression.fidelity`, which measures all rows of the one that is chosen.
+cosine and relative error as in `edge_embed.fitting.fidelity`, which measures all rows of the one that is chosen.
 """
 
 import math
@@ -12,15 +12,15 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable, Weight, row_weights
-from edge_embed.compression.fidelity import nearness, sample
-from edge_embed.compression.found import Rotates
-from edge_embed.compression.kept import NOTHING, Kept
-from edge_embed.compression.processes import ALONE, Processes
-from edge_embed.compression.setting import METHODS, FittingMethod, Setting, check_method
 from edge_embed.errors import ParityError, SizeError
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights
+from edge_embed.fitting.fidelity import nearness, sample
+from edge_embed.fitting.found_table import Rotates
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.setting import METHODS, FittingMethod, Setting, check_method
 from edge_embed.packed.floats import FLOAT_BYTES
-from edge_embed.report.compressed import Trial
+from edge_embed.report.results.compressed import Trial
 
 AUTO = "auto"
 

@@ -57,7 +57,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edge_embed.errors import BadInputError, suggested
+from edge_embed.errors import BadInputError, located, suggested
 from edge_embed.gate.quantities import (
     Growth,
     read_bound,
@@ -70,8 +70,7 @@ from edge_embed.gate.quantities import (
     read_switch,
     read_text,
 )
-from edge_embed.gate.source import read_source
-from edge_embed.packed.manifest import located
+from edge_embed.gate.text_file import read_source
 from edge_embed.targets.catalog import make_target
 
 Reader = Callable[[Any], Any]

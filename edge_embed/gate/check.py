@@ -7,22 +7,23 @@ from functools import partial
 from pathlib import Path
 
 from edge_embed.errors import BadInputError, suggested
-from edge_embed.gate import sizes
-from edge_embed.gate.base import base_findings, compare_with_base, sides_of
-from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
+from edge_embed.gate import size_findings
+from edge_embed.gate.base_latency import base_findings, compare_with_base, sides_of
+from edge_embed.gate.base_latency_tflite import compare_tflite, tflite_sides
 from edge_embed.gate.baseline import Baseline, read_baseline
 from edge_embed.gate.budget import Budget, LatencyBudget, ParityBudget
-from edge_embed.gate.changes import changes_since
-from edge_embed.gate.dropped import dropped_findings
+from edge_embed.gate.changed_settings import changes_since
 from edge_embed.gate.environment import environment
-from edge_embed.gate.findings import parity_findings, peer_findings
 from edge_embed.gate.metric import measure_metric, metric_findings
-from edge_embed.gate.rows import row_findings
-from edge_embed.gate.targets import target_findings
+from edge_embed.gate.missing_checks import dropped_findings
+from edge_embed.gate.row_limits import row_findings
+from edge_embed.gate.target_findings import target_findings
+from edge_embed.gate.validation_findings import parity_findings, peer_findings
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
+from edge_embed.report.results.check import BaseResult, CheckReport, MetricResult
+from edge_embed.report.results.finding import Finding
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
 from edge_embed.validation.pair.program import PairProgram, original_of
@@ -70,13 +71,13 @@ def run_check(
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
     findings += row_findings(budget.rows, report)
     findings += _metric(budget, metric, earlier)
-    findings += sizes.size_findings(budget.size, report.sizes)
+    findings += size_findings.size_findings(budget.size, report.sizes)
     if earlier is not None:
-        findings += sizes.growth_findings(budget.size.growth, report.sizes, earlier)
+        findings += size_findings.growth_findings(budget.size.growth, report.sizes, earlier)
         findings += dropped_findings(earlier, report, metric)
     if earlier is not None and budget.size.zipped_growth is not None:
         growth = budget.size.zipped_growth
-        findings.append(sizes.zipped_growth(growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
+        findings.append(size_findings.zipped_growth(growth, report.sizes, earlier, zlib.ZLIB_RUNTIME_VERSION))
     findings += peer_findings(budget.latency.at_most, report)
     findings += beside.findings(program, lowered, budget, options.seed)
     return CheckReport(
@@ -87,7 +88,7 @@ def run_check(
         base=beside.result,
         metric=metric,
         validation=report,
-        grown={} if earlier is None else sizes.grown(report.sizes, earlier),
+        grown={} if earlier is None else size_findings.grown(report.sizes, earlier),
         changes=() if earlier is None else tuple(changes_since(earlier, report, around)),
         accept="" if earlier is None else accept,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.baseline import read_metrics, read_table
-from edge_embed.gate.report_file import (
+from edge_embed.gate.earlier_report import (
     saved_report,
     take_list,
     take_number,
@@ -17,11 +17,11 @@ from edge_embed.gate.report_file import (
     take_text,
     take_truth,
 )
-from edge_embed.report import check, results
-from edge_embed.report.compare import Candidate, CompareReport
-from edge_embed.report.results import Status
+from edge_embed.report.results import check, validation
+from edge_embed.report.results.compare import Candidate, CompareReport
+from edge_embed.report.results.validation import Status
 
-_KINDS = {check.KIND: check.SCHEMA_VERSION, results.KIND: results.SCHEMA_VERSION}
+_KINDS = {check.KIND: check.SCHEMA_VERSION, validation.KIND: validation.SCHEMA_VERSION}
 _SIZES = ("method", "num_embeddings", "embedding_dim")
 _REMEDY = "write it with `edge-embed check --output` or `edge-embed validate --json`"
 

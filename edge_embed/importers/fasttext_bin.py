@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from edge_embed.importers.fasttext_left_out import parts_left_out
 from edge_embed.importers.fasttext_model import FastTextModel
 from edge_embed.importers.ngrams import word_ngrams
-from edge_embed.importers.reading import AS_IT_SHOWS, Reading
-from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.importers.word_vectors import Vectors, check_finite, unique_vectors
 
 _MATRIX = struct.Struct("<2q")
 _END_OF_LINE = b"</s>"  # has no n-grams

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.rows import MAX_TOKEN_BYTES
+from edge_embed.importers.row_tokens import MAX_TOKEN_BYTES
 from edge_embed.input_file import mapped
 
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from edge_embed.importers.fasttext_file import FastTextFile, damaged
 from edge_embed.importers.fasttext_left_out import parts_left_out
 from edge_embed.importers.fasttext_model import FastTextModel
-from edge_embed.importers.reading import AS_IT_SHOWS, EncodingErrors, Reading
-from edge_embed.importers.vectors import PackedVectors
+from edge_embed.importers.reading_options import AS_IT_SHOWS, EncodingErrors, Reading
+from edge_embed.importers.word_vectors import PackedVectors
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.report.source import SourceFacts
+from edge_embed.report.results.model_source import SourceFacts
 
 _MATRIX = struct.Struct("<b2qi")
 _QUANTISER = struct.Struct("<4i")

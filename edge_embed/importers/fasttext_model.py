@@ -16,8 +16,8 @@ from pathlib import Path
 from edge_embed.errors import BadInputError
 from edge_embed.importers.fasttext_file import FastTextFile, damaged
 from edge_embed.importers.ngrams import NgramOptions
-from edge_embed.importers.reading import EncodingErrors
-from edge_embed.importers.rows import MAX_COLUMNS, decoded
+from edge_embed.importers.reading_options import EncodingErrors
+from edge_embed.importers.row_tokens import MAX_COLUMNS, decoded
 
 MAGIC = struct.pack("<i", 793712314)
 _VERSIONS = (11, 12)

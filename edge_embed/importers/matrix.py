@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.rows import check_size
-from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.importers.row_tokens import check_size
+from edge_embed.importers.word_vectors import Vectors, check_finite
 from edge_embed.input_file import mapped
 
 MAGIC = b"\x93NUMPY"

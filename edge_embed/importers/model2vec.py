@@ -11,11 +11,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.errors import BadInputError, EdgeEmbedError, located, one_line
 from edge_embed.importers.safetensors_file import table_name
-from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.importers.word_vectors import Vectors, check_finite
 from edge_embed.input_file import read_whole
-from edge_embed.packed.manifest import located
 
 KEYS = ("embeddings", "embedding.weight")
 _TOKENIZER = "tokenizer.json"

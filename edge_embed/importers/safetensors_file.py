@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.vectors import Vectors, check_finite
+from edge_embed.importers.word_vectors import Vectors, check_finite
 
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
 _LISTED = 20

@@ -4,11 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from edge_embed.errors import BadInputError
-from edge_embed.importers.reading import EncodingErrors
-from edge_embed.importers.rows import MAX_TOKEN_BYTES
-from edge_embed.importers.vectors import Vectors
-from edge_embed.packed.manifest import located
+from edge_embed.errors import BadInputError, located
+from edge_embed.importers.reading_options import EncodingErrors
+from edge_embed.importers.row_tokens import MAX_TOKEN_BYTES
+from edge_embed.importers.word_vectors import Vectors
 
 _LARGEST = 1 << 30
 _COLUMNS = ("token", "word", "label", "name", "term", "title")  # of metadata.tsv, by what they are called

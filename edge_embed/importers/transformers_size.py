@@ -22,10 +22,9 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.input_file import check_regular, path_beside, read_whole
 from edge_embed.packed.container import opened
-from edge_embed.packed.manifest import located
 
 _CONFIG = "config.json"
 _JSON = (_CONFIG, "generation_config.json", "model.safetensors.index.json")

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.reading import AS_IT_SHOWS, Reading
-from edge_embed.importers.rows import MAX_TOKEN_BYTES, check_size, decoded, header_of, is_text
-from edge_embed.importers.stream import BLOCK, begin, measure, opened
-from edge_embed.importers.vectors import Vectors, check_finite, unique_vectors
+from edge_embed.importers.byte_stream import BLOCK, begin, measure, opened
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.importers.row_tokens import MAX_TOKEN_BYTES, check_size, decoded, header_of, is_text
+from edge_embed.importers.word_vectors import Vectors, check_finite, unique_vectors
 
 _NUMBER = np.dtype("<f4")
 _MAX_HEADER_BYTES = 64

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath
-from edge_embed.importers.reading import AS_IT_SHOWS, Reading
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
 from edge_embed.program.file_kind import is_npz, is_onnx, kind_in
 
@@ -197,7 +197,7 @@ def _tflite(path: Path, verify: bool) -> FileReport:
 
 
 def _folder(path: Path, verify: bool, reading: Reading) -> FileReport:
-    from edge_embed.importers.find import is_transformers_folder  # noqa: PLC0415
+    from edge_embed.importers.recognize import is_transformers_folder  # noqa: PLC0415
     from edge_embed.inspection.program_file import inspect_transformers  # noqa: PLC0415
 
     return inspect_transformers(path, verify) if is_transformers_folder(path) else _vectors(path, verify, reading)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
 from edge_embed.exporters.onnx.nodes.schema import USES, Attributes, NodeSchema
+from edge_embed.exporters.onnx.session_memory.method import session_bytes
 from edge_embed.inspection.onnx_weights import Weights
 from edge_embed.methods import Collected, Parts
-from edge_embed.packed.form import TableShape, TensorSpec, Use
-from edge_embed.packed.manifest import FORMAT_VERSION, located
+from edge_embed.packed.manifest import FORMAT_VERSION
+from edge_embed.packed.packed_form import TableShape, TensorSpec, Use
 
 _RENAMED = "onnx.compose renamed it: give add_prefix rename_functions=False, and merge_models no prefix"
 
@@ -49,8 +50,9 @@ class OnnxTable:
     @property
     def session_bytes(self) -> int:
         """Bytes that a session takes at most beside the table, to be faster."""
-        shape = self.shape
-        return sum(shape.session_bytes(*node) for node in self.nodes) if shape is not None else 0
+        if self.shape is None:
+            return 0
+        return sum(session_bytes(self.method, self.shape, use, limit) for use, limit in self.nodes)
 
 
 def nodes_of(model: ModelProto) -> list[NodeProto]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.model_file import (
     ExternalTensor,
     checked_tensor,
@@ -16,8 +16,7 @@ from edge_embed.exporters.onnx.model_file import (
 from edge_embed.inspection.hashing import sha256_of_range
 from edge_embed.inspection.report import DataFileInfo
 from edge_embed.packed.container import little_endian
-from edge_embed.packed.form import TensorSpec
-from edge_embed.packed.manifest import located
+from edge_embed.packed.packed_form import TensorSpec
 
 PAGE = 4096
 CACHE_LINE = 64

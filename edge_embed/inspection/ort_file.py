@@ -9,13 +9,14 @@ from typing import Any
 
 from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.InferenceSession import InferenceSession
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
 from edge_embed.input_file import read_whole
 from edge_embed.inspection.follow_up import NO_NODES
 from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import FileReport, OnnxInfo, OperatorInfo, PortInfo, TableInfo, table_info
-from edge_embed.packed.manifest import FORMAT_VERSION, TableEntry, located, parse_manifest
+from edge_embed.packed.manifest import FORMAT_VERSION, TableEntry, parse_manifest
+from edge_embed.packed.stored_names import stored_names
 
 # Offsets of a file that was cut or changed can lead anywhere.
 _MALFORMED = (struct.error, IndexError, AttributeError, TypeError, ValueError, OverflowError)
@@ -88,7 +89,7 @@ def _entries(model: Any, file_bytes: int) -> Mapping[str, TableEntry]:
 def _table(name: str, entry: TableEntry, stored: Mapping[str, Any], verify: bool, differences: list[str]) -> TableInfo:
     """One table of the manifest; its tensors are hashed if that is asked for."""
     check = HashCheck(name, entry.sha256)
-    names = {tensor: f"{name}.{tensor}" for tensor in check.expected}
+    names = stored_names(name, check.expected)
     found = {tensor: stored[names[tensor]] for tensor in names if names[tensor] in stored}
     for tensor in found if verify else ():
         check.compare(tensor, hashlib.sha256(found[tensor].RawDataAsNumpy()).hexdigest())

@@ -6,16 +6,15 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.importers.transformers_folder import read_transformers
 from edge_embed.inspection.report import DenseInfo, FileReport, Kind, PortInfo, TableInfo, table_info
 from edge_embed.inspection.table_forms import Forms, TableForm
-from edge_embed.lowering.names import owner_of
+from edge_embed.lowering.dense_tables import UsedTable, UsedTables, obstacle
 from edge_embed.lowering.output_layers import output_layers
-from edge_embed.lowering.tables import UsedTable, UsedTables, obstacle
+from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.manifest import located
 from edge_embed.program.program import Program, dtype_name
 from edge_embed.program.reader import read_program
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edge_embed.inspection.report import State
 from edge_embed.ops.operators import TableOperators
-from edge_embed.packed.form import TableShape
+from edge_embed.packed.packed_form import TableShape
 
 Sizes = tuple[TableShape, int | None]
 

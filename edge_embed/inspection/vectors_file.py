@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_embed.importers.find import load_foreign
-from edge_embed.importers.reading import AS_IT_SHOWS, Reading
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.program_file import report_of
 from edge_embed.inspection.report import FileReport, TableInfo
 

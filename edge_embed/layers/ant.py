@@ -23,7 +23,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded, stored_array
 from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.form import check_form
+from edge_embed.packed.packed_form import check_form
 
 _CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
 

@@ -19,7 +19,7 @@ from edge_embed.layers.factorization import checked_numbers
 from edge_embed.ops import ant_mixture
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.ant import PackedANT
-from edge_embed.packed.form import check_form
+from edge_embed.packed.packed_form import check_form
 
 
 @suggests_keywords

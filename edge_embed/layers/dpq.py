@@ -50,7 +50,7 @@ from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.form import check_form
+from edge_embed.packed.packed_form import check_form
 
 _NORM_MOMENTUM = 0.1
 

@@ -1,4 +1,4 @@
-"""Layers over a compressed table whose rows are rotated: what OPQ (`edge_embed.compression.opq`) puts into a model.
+"""Layers over a compressed table whose rows are rotated: what OPQ (`edge_embed.fitting.opq`) puts into a model.
 
 rows(ids) = plain_rows(ids) R          logits(h) = plain_logits(h R^T)          R [d, d], which does not learn
 """

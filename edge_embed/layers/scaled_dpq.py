@@ -13,7 +13,7 @@ from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import dpq
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.form import check_form
+from edge_embed.packed.packed_form import check_form
 
 _SCALES = ("value_scales", "row_scale_codes", "row_scales")
 

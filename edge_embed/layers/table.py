@@ -20,7 +20,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, in_autocast_type, row_blocks
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.packed.topk import check_k
 
 Sizes = Mapping[str, Sequence[int]]
@@ -72,7 +72,7 @@ class CompressedEmbedding(nn.Module, ABC):
         """Whether only what is stored at inference is left, and nothing learns any more."""
 
     @abstractmethod
-    def to_packed(self) -> Packed:
+    def to_packed(self) -> PackedTable:
         """The packed form of the table as it is in eval mode."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, 
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded
-from edge_embed.packed.form import check_form
+from edge_embed.packed.packed_form import check_form
 from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
@@ -40,7 +40,7 @@ class TTEmbedding(CompressedEmbedding):
 
     Rows whose ids share leading digits share cores, so the order of the vocabulary matters; the paper sorts it by
     frequency. Ids that are ordered so already need no more; for others ``row_order`` gives the table an order of its
-    own (`edge_embed.compression.order` makes some), which is stored and exported with it, 4 bytes a row.
+    own (`edge_embed.fitting.order` makes some), which is stored and exported with it, 4 bytes a row.
 
     Its compression ratio is n d / sum_k I_k R_{k-1} J_k R_k, where the n numbers of a ``row_order`` count too.
 

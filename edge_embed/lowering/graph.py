@@ -7,16 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from edge_embed.compression.found import too_small
 from edge_embed.errors import BadInputError
+from edge_embed.fitting.found_table import too_small
+from edge_embed.lowering.dense_tables import UsedTable, UsedTables
 from edge_embed.lowering.method import Method
-from edge_embed.lowering.names import owner_of
-from edge_embed.lowering.tables import UsedTable, UsedTables
+from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use, settings_of
+from edge_embed.packed.stored_names import stored_name, stored_names
+from edge_embed.packed.stored_names import table_of as table_of_tensor
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
+from edge_embed.report.results.table_record import TableRecord
 
 METHODS: Parts[Method] = Parts("lowering")
 
@@ -51,29 +54,7 @@ def table_of(node: fx.Node) -> str:
     """The name of the table of a lowered call: its tensors are ``<table>.<tensor>``."""
     weights: list[fx.Node] = []
     fx.node.map_arg(node.args[CALLS[node.target].leading :], weights.append)
-    return str(weights[0].target).rpartition(".")[0]
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """What became of one embedding of the model.
-
-    Attributes:
-        name: where it sits in the user's model, such as ``encoder.embedding``.
-        method: ``dpq``, ..., or ``dense``.
-        lowered: whether it is packed now.
-        reason: why it was left, empty if it was not.
-        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row, finds
-            the rows of the largest products.
-    """
-
-    name: str
-    method: str
-    num_embeddings: int
-    embedding_dim: int
-    lowered: bool
-    reason: str
-    uses: int = 1
+    return table_of_tensor(str(weights[0].target))
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,17 +68,21 @@ class LoweredProgram:
     """
 
     program: Program
-    tables: dict[str, Packed]
-    reports: tuple[TableReport, ...]
+    tables: dict[str, PackedTable]
+    reports: tuple[TableRecord, ...]
 
     def __repr__(self) -> str:
         """A line a table, without its numbers."""
         lines = (f"{report.name}: {self.tables.get(report.name, report.reason)}" for report in self.reports)
         return "\n".join(("LoweredProgram", *lines))
 
+    def stored_names(self) -> set[str]:
+        """Names of the packed tensors of all tables."""
+        return {stored_name(name, tensor) for name, packed in self.tables.items() for tensor in packed.tensors()}
+
     def zero_tables(self) -> list[str]:
         """Names of the tables of which all rows are zero."""
-        return [name for name, packed in self.tables.items() if packed.is_zero]
+        return [report.name for report in self.reports if report.is_zero]
 
 
 def lower_program(program: Program, progress: Progress = lambda name, done, total: None) -> LoweredProgram:
@@ -126,8 +111,8 @@ class _Lowering:
         }
         self._weights: dict[str, Tensor] = {}
         self._tables: dict[tuple[str, str], str] = {}
-        self._packed: dict[str, Packed] = {}
-        self._reports: dict[str, TableReport] = {}
+        self._packed: dict[str, PackedTable] = {}
+        self._reports: dict[str, TableRecord] = {}
 
     def run(self) -> LoweredProgram:
         for node in list(self._graph.nodes):
@@ -154,12 +139,12 @@ class _Lowering:
         if call.use == "topk":
             check_k(leading[-1], packed.num_embeddings)
         with self._graph.inserting_before(node):
-            tensors = [self._graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
+            tensors = [self._graph.get_attr(stored) for stored in stored_names(name, packed.tensors()).values()]
             table = call.method.arguments(packed, tensors)
             lowered = self._graph.call_function(call.method.operators(packed).uses[call.use], (*leading, *table))
         node.replace_all_uses_with(lowered)
         self._graph.erase_node(node)
-        self._count(TableReport(name, call.method.name, packed.num_embeddings, packed.embedding_dim, True, ""))
+        self._count(_record(name, packed))
 
     def _pack(self, call: Call, arguments: tuple[Any, ...]) -> str:
         values: Any = fx.node.map_arg(arguments, self._weight)
@@ -175,16 +160,16 @@ class _Lowering:
         except BadInputError as error:
             raise BadInputError(f"table {name}: {error}") from error
         self._packed[name] = packed
-        self._weights |= {f"{name}.{key}": torch.from_numpy(array) for key, array in packed.tensors().items()}
+        self._weights |= {stored_name(name, key): torch.from_numpy(array) for key, array in packed.tensors().items()}
         return name
 
     def _leave(self, table: UsedTable) -> None:
         small = too_small(table.name, table.weight, self._source.numbers)
         remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
         reason = f"a dense table: {small or remedy}"
-        self._count(TableReport(table.name, "dense", *table.size, False, reason))
+        self._count(TableRecord(table.name, "dense", *table.size, False, reason))
 
-    def _count(self, report: TableReport) -> None:
+    def _count(self, report: TableRecord) -> None:
         known = self._reports.get(report.name)
         self._reports[report.name] = report if known is None else replace(known, uses=known.uses + 1)
 
@@ -202,3 +187,18 @@ class _Lowering:
 
 def _target(weight: fx.Node) -> str:
     return str(weight.target)
+
+
+def _record(name: str, packed: PackedTable) -> TableRecord:
+    return TableRecord(
+        name,
+        packed.method,
+        packed.num_embeddings,
+        packed.embedding_dim,
+        lowered=True,
+        reason="",
+        packed_bytes=packed.nbytes,
+        compression_ratio=packed.compression_ratio,
+        is_zero=packed.is_zero,
+        settings=settings_of(packed),
+    )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import fx
 
 from edge_embed.ops.operators import TableOperators
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 
 OnBlock = Callable[[int], None]
 
@@ -15,7 +15,7 @@ OnBlock = Callable[[int], None]
 class Packer(Protocol):
     """Packs one table from the arguments that say in its operators' schemas which table it is."""
 
-    def __call__(self, arguments: list[Any], on_block: OnBlock) -> Packed:
+    def __call__(self, arguments: list[Any], on_block: OnBlock) -> PackedTable:
         """Pack the table; ``on_block`` is told the rows done so far."""
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from torch import fx
 
-from edge_embed.compression.found import WORTH
+from edge_embed.fitting.worth import WORTH
 
 if TYPE_CHECKING:
-    from edge_embed.lowering.tables import UsedTable, UsedTables  # which tells of these
+    from edge_embed.lowering.dense_tables import UsedTable, UsedTables  # which tells of these
 
 
 def output_layers(used: "UsedTables") -> Iterator["UsedTable"]:

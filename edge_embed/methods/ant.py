@@ -23,7 +23,7 @@ ANT = Method(
         "tflite": "edge_embed.exporters.tflite.ant:ANT",
         "validation": "edge_embed.validation.ant:ANT",
         "inspection": "edge_embed.inspection.ant:FORMS",
-        "fitting": "edge_embed.compression.ant:ANT",
+        "fitting": "edge_embed.fitting.ant:ANT",
         "bench": "edge_embed.bench.ant:ANT",
         "kernels": "edge_embed.bench.ant:KERNEL",
         "compress_bench": "edge_embed.bench.compressors:ANT",

@@ -21,10 +21,11 @@ DPQ = Method(
         "lowering": "edge_embed.lowering.dpq:DPQ",
         "nodes": "edge_embed.exporters.onnx.nodes.dpq:NODES",
         "onnx": "edge_embed.exporters.onnx.dpq:METHODS",
+        "session memory": "edge_embed.exporters.onnx.session_memory.dpq:DPQ",
         "tflite": "edge_embed.exporters.tflite.dpq:DPQ",
         "validation": "edge_embed.validation.dpq:DPQ",
         "inspection": "edge_embed.inspection.dpq:FORMS",
-        "fitting": "edge_embed.compression.dpq:DPQ",
+        "fitting": "edge_embed.fitting.dpq:DPQ",
         "bench": "edge_embed.bench.dpq:DPQ",
         "kernels": "edge_embed.bench.dpq:KERNEL",
         "compress_bench": "edge_embed.bench.compressors:DPQ",
@@ -32,5 +33,5 @@ DPQ = Method(
     Words("product-quantised", _layout, "codes", "values", "value", "use fewer codes"),
     is_core=True,
 )
-OPQ = Method("opq", {"fitting": "edge_embed.compression.opq:OPQ"})
-ROWS = Method("rows", {"fitting": "edge_embed.compression.rows:ROWS"})
+OPQ = Method("opq", {"fitting": "edge_embed.fitting.opq:OPQ"})
+ROWS = Method("rows", {"fitting": "edge_embed.fitting.rows:ROWS"})

@@ -19,6 +19,7 @@ STAGES: Mapping[str, str] = {
     "lowering": "lowering",
     "nodes": "schema of ONNX nodes",
     "onnx": "body of ONNX nodes",
+    "session memory": "memory of a session",
     "tflite": "TFLite form",
     "validation": "validation",
     "inspection": "inspection of saved programs",

@@ -20,10 +20,11 @@ TT = Method(
         "lowering": "edge_embed.lowering.tt:TT",
         "nodes": "edge_embed.exporters.onnx.nodes.tt:NODES",
         "onnx": "edge_embed.exporters.onnx.tt:METHODS",
+        "session memory": "edge_embed.exporters.onnx.session_memory.tt:TT",
         "tflite": "edge_embed.exporters.tflite.tt:TT",
         "validation": "edge_embed.validation.tt:TT",
         "inspection": "edge_embed.inspection.tt:FORMS",
-        "fitting": "edge_embed.compression.tt:TT",
+        "fitting": "edge_embed.fitting.tt:TT",
         "bench": "edge_embed.bench.tt:TT",
         "kernels": "edge_embed.bench.tt:KERNEL",
         "compress_bench": "edge_embed.bench.compressors:TT",
@@ -31,8 +32,8 @@ TT = Method(
     Words("a tensor train", _layout, "order", "cores", "core_", "use a lower rank"),
     is_core=True,
 )
-TR = Method("tr", {"fitting": "edge_embed.compression.tr:TR"})
+TR = Method("tr", {"fitting": "edge_embed.fitting.tr:TR"})
 LOW_RANK = Method(
     "low_rank",
-    {"fitting": "edge_embed.compression.low_rank:LOW_RANK", "compress_bench": "edge_embed.bench.compressors:LOW_RANK"},
+    {"fitting": "edge_embed.fitting.low_rank:LOW_RANK", "compress_bench": "edge_embed.bench.compressors:LOW_RANK"},
 )

@@ -19,7 +19,7 @@ from torch import Tensor
 from edge_embed.ops.bag import check_offsets, reduce_bags
 from edge_embed.ops.logits import block_logits
 from edge_embed.ops.topk import TopK, block_topk
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 
 # What comes before the table in the schema of each use.
 LEADING: dict[Use, tuple[str, ...]] = {

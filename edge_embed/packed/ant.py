@@ -18,8 +18,8 @@ from edge_embed.packed.ant_csr import check_csr
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.ant_transform import OnBlock, csr_from_dense
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
-from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, entries_of, reduce_pieces
 
 _NAMES = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")

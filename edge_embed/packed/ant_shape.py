@@ -8,10 +8,10 @@ A d + nnz(T), and not the indices of the sparse matrix. The compression ratio fo
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec
 from edge_embed.packed.sizes import check_count, check_total
 
 MAX_NONZEROS = 2**31 - 1  # row offsets are int32
@@ -46,8 +46,6 @@ class ANTShape:
     num_nonzeros: int
     weight_type: str = "float32"
     value_type: str = "float32"
-
-    memory_uses: ClassVar[tuple[Use, ...]] = ()
 
     def __post_init__(self) -> None:
         check_count("num_embeddings", self.num_embeddings)
@@ -88,14 +86,6 @@ class ANTShape:
         """Sizes of a table of so many rows, each of which takes what it takes in this one."""
         nonzeros = math.ceil(num_embeddings / self.num_embeddings * self.num_nonzeros)
         return replace(self, num_embeddings=num_embeddings, num_nonzeros=nonzeros)
-
-    def session_bytes(self, use: Use, limit: int | None) -> int:
-        """None."""
-        return 0
-
-    def least_session_bytes(self, use: Use) -> int:
-        """None."""
-        return 0
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES
-from edge_embed.packed.form import TensorSpec
+from edge_embed.packed.packed_form import TensorSpec
 
 
 def check_floats(

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError, suggested
-from edge_embed.packed.form import Packed
 from edge_embed.packed.ids import checked_ids
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.packed.segments import BLOCK_NUMBERS, blocks_of, reduce_pieces
 
 MODES = ("sum", "mean", "max")
 
 
 def bag(
-    table: Packed, ids: ArrayLike, offsets: ArrayLike, mode: str, sample_weights: ArrayLike | None = None
+    table: PackedTable, ids: ArrayLike, offsets: ArrayLike, mode: str, sample_weights: ArrayLike | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Reduce the rows of each bag, in float64 and in blocks of bags.
 
@@ -58,7 +58,7 @@ def bag(
 
 
 def _reduced(
-    table: Packed, ids: NDArray[np.intp], counts: NDArray[np.int64], mode: str, weights: NDArray[np.float64]
+    table: PackedTable, ids: NDArray[np.intp], counts: NDArray[np.int64], mode: str, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Bags of ``counts`` ids each, none of them padding: values and magnitudes, [2, bags, d]."""
     rows = table.rows_float64(ids) * weights[:, np.newaxis]  # [t, d]

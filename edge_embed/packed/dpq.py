@@ -20,8 +20,8 @@ from edge_embed.packed.arrays import check_floats, check_specs
 from edge_embed.packed.bits import bits_for, check_below, pack, row_blocks, unpack
 from edge_embed.packed.dpq_shape import VALUE_BYTES, DPQShape
 from edge_embed.packed.dpq_values import check_values, scaled
-from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.packed.row_scales import check_row_scale_codes, check_row_scales, scaled_rows
 from edge_embed.packed.sizes import check_count
 

@@ -10,12 +10,12 @@ The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import bits_for, row_bytes
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec
 from edge_embed.packed.row_scales import check_num_row_scales
 from edge_embed.packed.sizes import check_count, check_total
 
@@ -49,8 +49,6 @@ class DPQShape:
     value_type: str = "float32"
     num_row_scales: int = 0
     unused_columns: int = 0
-
-    memory_uses: ClassVar[tuple[Use, ...]] = ("logits", "topk")
 
     def __post_init__(self) -> None:
         for name in ("num_embeddings", "embedding_dim", "num_codes", "num_groups"):
@@ -125,14 +123,6 @@ class DPQShape:
         return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * other_bytes)
 
     @property
-    def blocks_bytes(self) -> int:
-        """Bytes of codes of four bits in blocks of 16 rows, of whole 4-byte words; 0 for other bits.
-
-        The operator library makes them with AVX-512 (runtime_ops/kernels/dpq/blocks.h).
-        """
-        return -(-self.num_embeddings // 16) * 16 * -(-self.row_bytes // 4) * 4 if self.bits == 4 else 0
-
-    @property
     def plain(self) -> Self:
         """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
         dim = self.embedding_dim + self.unused_columns
@@ -141,15 +131,6 @@ class DPQShape:
     def with_rows(self, num_embeddings: int) -> Self:
         """Sizes of a table of so many rows, each of which takes what it takes in this one."""
         return replace(self, num_embeddings=num_embeddings)
-
-    def session_bytes(self, use: Use, limit: int | None) -> int:
-        """The codes in blocks, for heads; all or nothing, and without a limit all."""
-        needed = self.least_session_bytes(use)
-        return needed if limit is None or needed <= limit else 0
-
-    def least_session_bytes(self, use: Use) -> int:
-        """All of the codes in blocks, for heads."""
-        return self.blocks_bytes if use in self.memory_uses else 0
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors; what few tables have only where they have it."""

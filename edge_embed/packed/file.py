@@ -8,12 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.files import StrPath, new_file
 from edge_embed.packed.container import opened, sha256, write
-from edge_embed.packed.form import Packed
-from edge_embed.packed.manifest import Manifest, TableEntry, located, parse_manifest, write_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.manifest import Manifest, TableEntry, parse_manifest, write_manifest
+from edge_embed.packed.packed_form import METHODS, PackedTable
 
 METADATA_KEY = "edge_embed"
 _DTYPE_CODES = {
@@ -27,7 +26,7 @@ _DTYPE_CODES = {
 }
 
 
-def save_tables(path: StrPath, tables: Mapping[str, Packed], *, force: bool = False) -> None:
+def save_tables(path: StrPath, tables: Mapping[str, PackedTable], *, force: bool = False) -> None:
     """Save tables; the same tables give the same bytes.
 
     Args:
@@ -48,7 +47,7 @@ def save_tables(path: StrPath, tables: Mapping[str, Packed], *, force: bool = Fa
         write(temporary, tensors, metadata)
 
 
-def load_tables(path: StrPath) -> dict[str, Packed]:
+def load_tables(path: StrPath) -> dict[str, PackedTable]:
     """Load all tables and check everything: structure, hashes, and that the format allows every value.
 
     Returns:
@@ -126,7 +125,7 @@ def _checked_manifest(file: Any, file_size: int) -> Manifest:
     return manifest
 
 
-def _load_table(file: Any, name: str, entry: TableEntry) -> Packed:
+def _load_table(file: Any, name: str, entry: TableEntry) -> PackedTable:
     tensors: dict[str, NDArray[Any]] = {}
     for tensor, expected in entry.sha256.items():
         tensors[tensor] = file.get_tensor(f"{name}/{tensor}")

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.packed.form import Packed
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.packed.segments import BLOCK_NUMBERS
 
 
-def logits(table: Packed, hidden: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def logits(table: PackedTable, hidden: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Multiply hidden states with every row, in float64 and in blocks of rows: the dense table is never whole.
 
     Args:

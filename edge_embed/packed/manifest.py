@@ -3,16 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.packed.container import sha256
-from edge_embed.packed.form import Packed, TableShape, TensorSpec
 from edge_embed.packed.ids import check_padding_idx
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape, TensorSpec
 
 FORMAT_VERSION = 1
 _RESERVED = {"row_scale": None, "group_widths": None}
@@ -58,7 +56,7 @@ class Manifest:
         }
 
 
-def write_manifest(tables: Mapping[str, Packed], before: str | None = None) -> str:
+def write_manifest(tables: Mapping[str, PackedTable], before: str | None = None) -> str:
     """The manifest of some tables.
 
     Args:
@@ -105,15 +103,6 @@ def parse_manifest(text: str, file_bytes: int) -> Manifest:
     if not isinstance(tables, dict) or not tables:
         raise BadInputError(f"tables: got {tables!r:.80}, expected an object with at least one table")
     return Manifest({name: _parse_entry(name, entry) for name, entry in tables.items()}, file_bytes)
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Put the place before the message of a ``BadInputError``."""
-    try:
-        yield
-    except BadInputError as error:
-        raise BadInputError(f"{where}: {error}") from error
 
 
 def _parse_entry(name: str, content: Any) -> TableEntry:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import rounded
-from edge_embed.packed.form import Packed
 from edge_embed.packed.logits import logits
+from edge_embed.packed.packed_form import PackedTable
 
 MAX_K = 1000
 """The most rows that can be asked for."""
@@ -26,7 +26,7 @@ def check_k(k: object, num_embeddings: int) -> None:
 
 
 def topk(
-    table: Packed, hidden: ArrayLike, k: int, bias: ArrayLike | None = None
+    table: PackedTable, hidden: ArrayLike, k: int, bias: ArrayLike | None = None
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64]]:
     """Find the largest logits of each hidden state, in descending order, equal ones by lowest id.
 

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
 from edge_embed.packed.arrays import check_finite, check_floats, check_specs
-from edge_embed.packed.form import PackedTable
 from edge_embed.packed.ids import check_padding_idx, checked_ids
+from edge_embed.packed.packed_form import PackedTable
 from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.segments import BLOCK_NUMBERS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape

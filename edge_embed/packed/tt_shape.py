@@ -8,13 +8,13 @@ vocabulary and stores no order; where one is stored, its n numbers count too.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from edge_embed.errors import BadInputError
 from edge_embed.packed.floats import FLOAT_BYTES, check_float_type
-from edge_embed.packed.form import TensorSpec, Use
+from edge_embed.packed.packed_form import TensorSpec
 from edge_embed.packed.row_order import check_ordered_rows
 from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
 
@@ -46,8 +46,6 @@ class TTShape:
     ranks: tuple[int, ...]
     value_type: str = "float32"
     has_row_order: bool = False
-
-    memory_uses: ClassVar[tuple[Use, ...]] = ("rows", "bag")
 
     def __post_init__(self) -> None:
         check_count("num_embeddings", self.num_embeddings)
@@ -112,27 +110,6 @@ class TTShape:
         """
         return 32 * self.num_embeddings * self.embedding_dim / (8 * self.nbytes)
 
-    def merged_bytes(self, most: int) -> int:
-        """Bytes of the cores that a session makes where it may take ``most`` for cores multiplied in advance.
-
-        The last cores become one of float32, [min(I_k ... I_N, n), R_{k-1}, J_k ... J_N, R_N], and those of float16
-        that are left become float32 too. Of all k that fit, the one with the least work a row is taken; 0 where
-        none has less than the table itself. The operator library decides the same (runtime_ops/kernels/tt/merge.h).
-        """
-        fitting = [(work, nbytes) for work, nbytes in self._mergings() if nbytes <= most]
-        return min(fitting, key=lambda merging: merging[0], default=(0, 0))[1]
-
-    def _mergings(self) -> Iterator[tuple[int, int]]:
-        """Work a row and bytes, of every k that makes rows less work than the table itself."""
-        cores = list(zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False))
-        for first in range(len(cores) - 2, 0, -1):
-            rows = min(math.prod(self.row_shape[first:]), self.num_embeddings)
-            last = (rows, self.ranks[first], math.prod(self.col_shape[first:]), self.ranks[-1])
-            made = [last, *(cores[:first] if self.value_type == "float16" else [])]
-            work = _row_work([*cores[:first], last])
-            if work < _row_work(cores):
-                yield work, FLOAT_BYTES["float32"] * sum(map(math.prod, made))
-
     @property
     def plain(self) -> Self:
         """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
@@ -142,14 +119,6 @@ class TTShape:
         """Sizes of a table of so many rows, each of which takes what it takes in this one."""
         row_shape = self.row_shape if num_embeddings == self.num_embeddings else (num_embeddings, 1)  # of low rank
         return replace(self, num_embeddings=num_embeddings, row_shape=row_shape)
-
-    def session_bytes(self, use: Use, limit: int | None) -> int:
-        """Cores multiplied in advance, for rows; without a limit none."""
-        return self.merged_bytes(limit or 0) if use in self.memory_uses else 0
-
-    def least_session_bytes(self, use: Use) -> int:
-        """The smallest of such cores."""
-        return min((nbytes for _, nbytes in self._mergings()), default=0) if use in self.memory_uses else 0
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors. The cores do not show n."""
@@ -170,15 +139,6 @@ class TTShape:
     def _core_specs(self) -> dict[str, TensorSpec]:
         factors = zip(self.row_shape, self.ranks, self.col_shape, self.ranks[1:], strict=False)
         return {f"core_{k}": TensorSpec(self.value_type, shape) for k, shape in enumerate(factors)}
-
-
-def _row_work(cores: Sequence[tuple[int, int, int, int]]) -> int:
-    """Multiplications of a row, sum over k of J_1 ... J_k R_{k-1} R_k."""
-    columns, work = 1, 0
-    for _, before, factor, after in cores:
-        columns *= factor
-        work += columns * before * after
-    return work
 
 
 def _short(numbers: Sequence[int]) -> str:

@@ -20,16 +20,16 @@ from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops.recurrent import opaque_recurrence
+from edge_embed.program.archive_extras import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.bags_of_rows import bags_of_rows
 from edge_embed.program.causal_masks import masks_not_compared
-from edge_embed.program.extra import EXTRA, EXTRA_VERSION, read_extra
-from edge_embed.program.failures import empty_example, explained
 from edge_embed.program.module_checks import check_inputs, check_module
+from edge_embed.program.module_wrappers import children_unwrapped, inputs_named, unwrapped
 from edge_embed.program.output_names import name_fields, names_of_outputs
 from edge_embed.program.sizes_of_one import traced_at_any_size
+from edge_embed.program.trace_errors import empty_example, explained
 from edge_embed.program.traced_checks import check_traced
 from edge_embed.program.vocabulary import tokens_by_id, warn_of_other_sizes
-from edge_embed.program.wrappers import children_unwrapped, inputs_named, unwrapped
 
 _TALKATIVE = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
 from edge_embed.input_file import mapped
-from edge_embed.packed.manifest import located
 from edge_embed.program.archive import Archive
 from edge_embed.program.foreign_pickle import MALFORMED, foreign_pickle, is_old_torch_save
 from edge_embed.program.inert_pickle import Inert, Items, read_inert

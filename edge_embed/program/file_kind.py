@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.folder_kind import folder_kind
-from edge_embed.program.kind import EMBED, EXPORT, EXPORTED, JOINED, MATRIX, SAVE, UNPACK, FileKind
+from edge_embed.program.kind_of_file import EMBED, EXPORT, EXPORTED, JOINED, MATRIX, SAVE, UNPACK, FileKind
 
 _START_BYTES = 1 << 16
 _MOST_MEMBERS = 1 << 16

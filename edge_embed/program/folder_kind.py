@@ -4,7 +4,7 @@ import re
 from itertools import islice
 from pathlib import Path
 
-from edge_embed.program.kind import EXPORTED, JOINED, MATRIX, SAVE, FileKind
+from edge_embed.program.kind_of_file import EXPORTED, JOINED, MATRIX, SAVE, FileKind
 
 _MOST_ENTRIES = 1000
 _SHOWN = 3

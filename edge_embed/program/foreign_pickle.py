@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from edge_embed.input_file import BoundedFile
-from edge_embed.program.kind import JOINED, MATRIX, FileKind
+from edge_embed.program.kind_of_file import JOINED, MATRIX, FileKind
 
 OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first of five pickles in a file of torch.save from before torch 1.6
 MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)

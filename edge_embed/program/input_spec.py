@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.archive_weights import DTYPES
 from edge_embed.program.program import ProgramInput, dtype_name
-from edge_embed.program.weights import DTYPES
 
 _PATTERN = re.compile(r"([A-Za-z_]\w*):([a-z]+\d*)\[([^\[\]]*)\]", re.ASCII)
 _DTYPES = {dtype_name(dtype): dtype for dtype in DTYPES.values()}

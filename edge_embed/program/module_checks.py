@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.archive_weights import DTYPES
 from edge_embed.program.program import dtype_name
-from edge_embed.program.weights import DTYPES
 
 _QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized",
               "torch.ao.quantization.fake_quantize", "torch.ao.quantization.observer")  # fmt: skip

@@ -33,8 +33,8 @@ from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.program.archive import Archive
+from edge_embed.program.archive_weights import MAX_EXPANDED_BYTES
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
-from edge_embed.program.weights import MAX_EXPANDED_BYTES
 
 _LOG = logging.getLogger(__name__)
 # Classes of torch.nn that are no plain layer: they talk to other processes or turn into another class.

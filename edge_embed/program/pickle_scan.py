@@ -8,8 +8,8 @@ calling its constructor (``GLOBAL EMPTY_TUPLE NEWOBJ``) and fills in the attribu
 import pickletools
 from collections.abc import Collection
 
+from edge_embed.program.archive_weights import DTYPES
 from edge_embed.program.foreign_pickle import full_name
-from edge_embed.program.weights import DTYPES
 
 # All that a pickle of tensors and containers names: storages by their old class names, or by dtype.
 TENSOR_NAMES = frozenset(

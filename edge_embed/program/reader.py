@@ -18,12 +18,12 @@ from torch import Tensor, fx
 from edge_embed.errors import BadInputError
 from edge_embed.program import operators
 from edge_embed.program.archive import Archive
-from edge_embed.program.calls import check_call, check_results
-from edge_embed.program.examples import MEMBER, read_examples
-from edge_embed.program.extra import EXTRA, Extra, is_name, read_extra
+from edge_embed.program.archive_extras import EXTRA, Extra, is_name, read_extra
+from edge_embed.program.archive_weights import DTYPES, read_tensors
+from edge_embed.program.call_checks import check_call, check_results
+from edge_embed.program.example_inputs import MEMBER, read_examples
 from edge_embed.program.program import Program, ProgramInput, ProgramModule, default_dimension_name
 from edge_embed.program.row_numbers import RowNumbers
-from edge_embed.program.weights import DTYPES, read_tensors
 
 MODEL = "models/model.json"
 _SCHEMA_MAJOR = 8

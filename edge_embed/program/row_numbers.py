@@ -12,7 +12,7 @@ from torch import fx
 
 from edge_embed.errors import BadInputError
 from edge_embed.program import operators
-from edge_embed.program.weights import DTYPES
+from edge_embed.program.archive_weights import DTYPES
 
 _INTEGERS = ("torch.int32", "torch.int64")
 _COMPUTED = ("_operator.", "math.", "torch.sym_")

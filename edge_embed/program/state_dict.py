@@ -17,15 +17,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from edge_embed.errors import BadInputError
-from edge_embed.packed.manifest import located
+from edge_embed.errors import BadInputError, located
 from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.file_kind import is_safetensors, kind_in
 from edge_embed.program.find_weights import Weights, find_weights, open_checkpoint
 from edge_embed.program.module_file import unpickle
 from edge_embed.program.tied_weights import check_tied
 from edge_embed.program.without_weights import without_weights
-from edge_embed.report.source import SourceFacts
+from edge_embed.report.results.model_source import SourceFacts
 
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)

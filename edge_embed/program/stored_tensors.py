@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from edge_embed.program.archive_weights import DTYPES, MAX_EXPANDED_BYTES
 from edge_embed.program.inert_pickle import Inert, Items, Named, Rebuild
-from edge_embed.program.weights import DTYPES, MAX_EXPANDED_BYTES
 
 _MOST_TENSORS = 1 << 18
 _MOST_RANK = 64

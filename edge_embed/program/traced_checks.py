@@ -9,8 +9,8 @@ from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArg
 from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
-from edge_embed.program.failures import place_in
 from edge_embed.program.operators import NUMBERS, SELECT, is_ignored, resolve
+from edge_embed.program.trace_errors import place_in
 
 
 def check_traced(program: ExportedProgram, model: str) -> None:

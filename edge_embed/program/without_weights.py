@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edge_embed.program.find_weights import Checkpoint
 from edge_embed.program.inert_pickle import Inert
-from edge_embed.program.kind import MATRIX
+from edge_embed.program.kind_of_file import MATRIX
 
 _SAVE_WEIGHTS = "save them with torch.save(model.state_dict(), path)"
 _MAKE_PLAIN = "make dense ones in float32 of them where the model is loaded, and save its state_dict again"

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import row_blocks
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.form import Packed
 from edge_embed.packed.ids import checked_ids
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS, PackedTable
 
-_Form_co = TypeVar("_Form_co", bound=Packed, covariant=True)
+_Form_co = TypeVar("_Form_co", bound=PackedTable, covariant=True)
 
 
 @runtime_checkable
@@ -83,7 +82,7 @@ def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[
     return changed / max(1, counted)
 
 
-def nearest_rows(table: Packed | Layer[Packed], ids: ArrayLike, k: int = 10) -> Neighbours:
+def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int = 10) -> Neighbours:
     """The rows nearest to some rows by the cosine of their angle: tables 5 to 7, appendix D.3.
 
     A row is the nearest to itself, as in the paper. Of equal ones the lowest id comes first; a row of zeros has
@@ -144,21 +143,21 @@ def _dpq(table: object) -> PackedDPQ:
     return packed
 
 
-def _packed(table: Any) -> Packed:
-    packed: Packed = table.to_packed() if isinstance(table, Layer) else table
+def _packed(table: Any) -> PackedTable:
+    packed: PackedTable = table.to_packed() if isinstance(table, Layer) else table
     if not isinstance(packed, tuple(METHODS.values())):
         raise BadInputError(f"got {type(table).__name__}, expected an embedding layer of edge_embed or its packed form")
     return packed
 
 
-def _blocks_of_ids(packed: Packed, bits_per_row: int) -> Iterator[NDArray[np.int64]]:
+def _blocks_of_ids(packed: PackedTable, bits_per_row: int) -> Iterator[NDArray[np.int64]]:
     """All ids but that of the padding row."""
     for block in row_blocks(packed.num_embeddings, bits_per_row):
         ids = np.arange(block.start, block.stop)
         yield ids if packed.padding_idx is None else ids[ids != packed.padding_idx]
 
 
-def _directions(packed: Packed, ids: NDArray[Any]) -> NDArray[np.float64]:
+def _directions(packed: PackedTable, ids: NDArray[Any]) -> NDArray[np.float64]:
     """Rows [B, d] divided by their lengths."""
     rows = packed.rows_float64(ids)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -15,13 +15,13 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.form import TensorSpec
-from edge_embed.report.results import Check, Status
+from edge_embed.packed.packed_form import TensorSpec
+from edge_embed.report.results.validation import Check, Status
 from edge_embed.validation.declared_sizes import size_differences
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.expected_export import Port, Structure, Written, structure_of, written_by_export
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.node_differences import describe, title, unmatched
 from edge_embed.validation.tool_marks import tool_marks
-from edge_embed.validation.written import Port, Structure, Written, structure_of, written_by_export
 
 NODES, NUMBERS, BODIES, METADATA = (f"{what} as exported" for what in ("nodes", "numbers", "bodies", "metadata"))
 ON_PURPOSE = (

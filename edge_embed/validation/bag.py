@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
 from edge_embed.packed.bag import bag
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.validation import ids as random_ids
-from edge_embed.validation.call import IDS_AT_ONCE, Case, Expected, Feeds, TableCall
+from edge_embed.validation.table_call import IDS_AT_ONCE, Case, Expected, Feeds, TableCall
 
 _BAGS, _IDS_A_BAG = 64, 8
 

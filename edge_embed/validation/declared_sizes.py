@@ -6,7 +6,7 @@ plans its memory by what is declared.
 
 from collections.abc import Iterator
 
-from edge_embed.validation.written import Port, Structure
+from edge_embed.validation.expected_export import Port, Structure
 
 
 def size_differences(found: Structure, expected: Structure) -> Iterator[str]:

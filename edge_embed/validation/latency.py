@@ -19,17 +19,17 @@ from onnx import TensorProto, helper
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
-from edge_embed.report.results import LatencyResult, LatencySection
+from edge_embed.report.results.validation import LatencyResult, LatencySection
 from edge_embed.steps import step
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths
-from edge_embed.validation.call import TableCall
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.machine import machine
 from edge_embed.validation.model_inputs import ModelCase, id_bounds
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.size import dense_bytes
+from edge_embed.validation.sizes import dense_bytes
 from edge_embed.validation.submodel import Submodel
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.timing import (
     METHOD,
     BoundSession,

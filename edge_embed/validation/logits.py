@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from onnx import NodeProto, helper
 
-from edge_embed.packed.form import Use
 from edge_embed.packed.logits import logits
-from edge_embed.validation.call import Case, Expected, Feeds, TableCall
+from edge_embed.packed.packed_form import Use
 from edge_embed.validation.ids import Distribution
+from edge_embed.validation.table_call import Case, Expected, Feeds, TableCall
 
 _HIDDEN = 6
 

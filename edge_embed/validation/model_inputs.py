@@ -22,7 +22,7 @@ from edge_embed.validation import ids as random_ids
 from edge_embed.validation.bag_offsets import bag_offsets
 from edge_embed.validation.pair.inputs import summed
 from edge_embed.validation.pair.module import FileModule
-from edge_embed.validation.scores import Score, scores_of_ids
+from edge_embed.validation.top_scores import Score, scores_of_ids
 
 _DENSE = {
     torch.ops.aten.embedding.default,

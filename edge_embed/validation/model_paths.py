@@ -19,13 +19,13 @@ from torch import fx
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
-from edge_embed.report.results import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
+from edge_embed.report.results.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
 from edge_embed.text_arrays import as_texts, holds_texts
 from edge_embed.validation import paths
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.table_paths import packed_call

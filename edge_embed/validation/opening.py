@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.report.exported import Opened
+from edge_embed.report.results.exported import Opened
 from edge_embed.runtime.extensions import get_extensions_path, needs_extensions
 from edge_embed.runtime.library import get_library_path
 from edge_embed.steps import step_limit
 from edge_embed.targets.process import finish_program
 from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
-from edge_embed.validation import opens
+from edge_embed.validation import open_worker
 
 _LONGEST = 600.0  # seconds, where steps have no limit of their own
 _MOST_SAID = 500
@@ -97,14 +97,16 @@ def _remedy(said: str) -> str:
 
 
 def run_opens(target: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """What `opens` prints in a process of its own.
+    """What `open_worker` prints in a process of its own.
 
     Raises:
         NotRunError: if a process cannot be started here.
     """
     seconds = step_limit()
     limit = _LONGEST if seconds == math.inf else seconds
-    done = finish_program(script_command(opens.__file__, target, *arguments), limit, what="the process that opens it")
+    done = finish_program(
+        script_command(open_worker.__file__, target, *arguments), limit, what="the process that opens it"
+    )
     if done.status == 0:
         found: dict[str, Any] = json.loads(done.printed.rpartition("\n")[2])
         return found

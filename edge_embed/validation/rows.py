@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.program.program import Program
 from edge_embed.validation import ids as random_ids
-from edge_embed.validation.call import IDS_AT_ONCE, Case, Expected, Feeds, Results, TableCall
+from edge_embed.validation.table_call import IDS_AT_ONCE, Case, Expected, Feeds, Results, TableCall
 
 _MOST_IDS, _FEWEST_IDS = 4096, 64
 _COMPARISONS_IN_ALL = 1 << 26

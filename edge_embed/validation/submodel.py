@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
-from edge_embed.validation.call import TableCall
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.tables import Node, Table, node_of
 
 

@@ -10,18 +10,18 @@ from torch import fx
 
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.program.program import Program
-from edge_embed.report.results import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_reference
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import paths
 from edge_embed.validation.bag import BagCall
-from edge_embed.validation.call import Case, Expected, Feeds, Results, TableCall
 from edge_embed.validation.logits import LogitsCall
 from edge_embed.validation.rows import RowsCall
 from edge_embed.validation.submodel import Submodel
+from edge_embed.validation.table_call import Case, Expected, Feeds, Results, TableCall
 from edge_embed.validation.tables import Table
 from edge_embed.validation.topk import TopKCall
 

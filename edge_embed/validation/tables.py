@@ -22,9 +22,10 @@ from edge_embed.lowering.graph import METHODS as LOWERING
 from edge_embed.methods import Parts
 from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
-from edge_embed.packed.form import Packed, TensorSpec, settings_of
-from edge_embed.report.results import Check
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.packed.packed_form import PackedTable, TensorSpec, settings_of
+from edge_embed.packed.stored_names import stored_names
+from edge_embed.report.results.validation import Check
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.method import ValidationMethod
 
 METHODS: Parts[ValidationMethod] = Parts("validation")
@@ -37,7 +38,7 @@ class Table:
     """A lowered table, and what of it should be in the exported file."""
 
     name: str
-    packed: Packed
+    packed: PackedTable
 
     @property
     def method(self) -> ValidationMethod:
@@ -52,7 +53,7 @@ class Table:
     @property
     def tensors(self) -> list[str]:
         """The names of its initializers, in the order of the node's inputs."""
-        return [f"{self.name}.{tensor}" for tensor in self.packed.tensors()]
+        return list(stored_names(self.name, self.packed.tensors()).values())
 
     @property
     def arguments(self) -> tuple[Any, ...]:

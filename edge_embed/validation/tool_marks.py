@@ -10,8 +10,8 @@ from importlib import metadata
 from onnx import ModelProto, NodeProto
 
 from edge_embed.exporters.onnx.names import DOMAIN
-from edge_embed.packed.form import TensorSpec
-from edge_embed.validation.written import Structure, Written
+from edge_embed.packed.packed_form import TensorSpec
+from edge_embed.validation.expected_export import Structure, Written
 
 _PRODUCER = "edge-embed"
 _FLOATS = ("float32", "float16", "bfloat16", "float64")

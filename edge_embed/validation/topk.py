@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
-from edge_embed.packed.form import Use
+from edge_embed.packed.packed_form import Use
 from edge_embed.packed.topk import topk
-from edge_embed.validation.call import Case, Expected, Feeds, Results, unlike
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.logits import LogitsCall
+from edge_embed.validation.table_call import Case, Expected, Feeds, Results, unlike
 
 
 class TopKCall(LogitsCall):

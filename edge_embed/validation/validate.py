@@ -3,7 +3,8 @@
     structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
     -> the whole model on every target that is asked for
 
-Of a file with a tokenizer it is the model behind it that goes through this, beside the tokenizer itself (strings.py).
+Of a file with a tokenizer it is the model behind it that goes through this, beside the tokenizer itself
+(tokenizer_model.py).
 
 Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each of
 the sessions, of which at most two whole models or four single tables are open at a time; external data a block
@@ -26,7 +27,7 @@ from torch import Tensor
 from edge_embed.errors import OutputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.results import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LoadedSize,
@@ -40,16 +41,21 @@ from edge_embed.report.results import (
 from edge_embed.steps import limit_steps
 from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import RunOptions, Subject, Target
-from edge_embed.validation import latency, model_inputs, model_paths, optimized, paths, size, table_paths
+from edge_embed.validation import latency, model_inputs, model_paths, optimized_session, paths, sizes, table_paths
 from edge_embed.validation.as_exported import compare_with_export
-from edge_embed.validation.call import TableCall
 from edge_embed.validation.cases import choose_cases, save_worst
-from edge_embed.validation.exported import ExportedModel
-from edge_embed.validation.half_outputs import half_outputs
+from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.float16_outputs import half_outputs
 from edge_embed.validation.options import Tolerance, ValidationOptions
-from edge_embed.validation.strings import TokenizerResults, behind_tokenizer, compare_tokenizer, from_texts_on_target
 from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.tables import Node, Table, stored_checks
+from edge_embed.validation.tokenizer_model import (
+    TokenizerResults,
+    behind_tokenizer,
+    compare_tokenizer,
+    from_texts_on_target,
+)
 
 __all__ = ["Tolerance", "ValidationOptions", "ValidationReport", "validate_export"]
 
@@ -145,10 +151,10 @@ class Validation:
         structure = self._structure()
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
-        after_loading = optimized.optimize_all(self._exported)
+        after_loading = optimized_session.optimize_all(self._exported)
         tokenizer = compare_tokenizer(self._program, self._shipped, self._options)
         model = self._model(cases, left_out, after_loading, tokenizer.paths)
-        sizes = self._sizes(cases[0], optimized.loaded_sizes(after_loading))
+        sizes = self._sizes(cases[0], optimized_session.loaded_sizes(after_loading))
         self._model_latency(cases[0], model)
         targets = tuple(found for target in self._targets for found in self._on_target(target, cases, tokenizer))
         save_worst(self._program, cases, (*model.paths, *targets), self._options)
@@ -200,7 +206,7 @@ class Validation:
             method=table.packed.method,
             num_embeddings=table.packed.num_embeddings,
             embedding_dim=table.packed.embedding_dim,
-            dense_bytes=size.dense_bytes(table),
+            dense_bytes=sizes.dense_bytes(table),
             packed_bytes=total,
             compression_ratio=table.packed.compression_ratio,
             checks=checks,
@@ -226,12 +232,12 @@ class Validation:
         self,
         cases: list[model_inputs.ModelCase],
         left_out: list[str],
-        after_loading: list[optimized.Optimized],
+        after_loading: list[optimized_session.Optimized],
         from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
         steps = Steps(self._progress, "whole model", _PATHS_OF_A_MODEL)
         found = model_paths.compare_model(self._lowered, self._exported, cases, self._options, steps)
-        kernel = optimized.kernel_check(self._exported, after_loading)
+        kernel = optimized_session.kernel_check(self._exported, after_loading)
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), (*found, *from_texts), kernel)
 
     def _on_target(
@@ -251,7 +257,7 @@ class Validation:
     def _sizes(self, case: model_inputs.ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         steps = Steps(self._progress, "sizes", _SIZE_STEPS)
         tables, feeds = list(self._tables.values()), case.feeds(self._program)
-        return size.measure_sizes(self._exported, self._shipped.files, tables, feeds, loaded, steps)
+        return sizes.measure_sizes(self._exported, self._shipped.files, tables, feeds, loaded, steps)
 
     def _model_latency(self, case: model_inputs.ModelCase, model: ModelResult) -> None:
         if any(path.status == "failed" for path in model.paths):

@@ -5,7 +5,7 @@ from pathlib import Path
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.results import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.open import validate_pair
 from edge_embed.validation.pair.program import PairProgram

@@ -19,7 +19,7 @@ from edge_embed.bench.compress_grid import CompressGrid
 from edge_embed.bench.compress_tables import random_subject
 from edge_embed.bench.compressors import METHODS, Case
 from edge_embed.cli import main
-from edge_embed.compression.setting import Setting
+from edge_embed.fitting.setting import Setting
 from edge_embed.validation.timing import Times
 
 for module in ("faiss", "scipy", "sklearn", "tensorly", "threadpoolctl"):

@@ -14,7 +14,7 @@ from rich.console import Console
 from torch import nn
 
 import edge_embed
-from edge_embed.bench import contest, run
+from edge_embed.bench import rounds, run
 from edge_embed.bench.caches import Evictor, cache_sizes
 from edge_embed.bench.grid import Grid
 from edge_embed.bench.peers import listed
@@ -140,7 +140,7 @@ def wrong(peer):
 
 
 def test_a_peer_with_wrong_numbers_is_not_timed(monkeypatch):
-    monkeypatch.setitem(contest.PEERS, "torch", tuple(map(wrong, contest.PEERS["torch"])))
+    monkeypatch.setitem(rounds.PEERS, "torch", tuple(map(wrong, rounds.PEERS["torch"])))
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",))).measurements
     (peer,) = [peer for peer in one.peers if peer.reason]
     assert peer.name == "torch embedding"
@@ -149,7 +149,7 @@ def test_a_peer_with_wrong_numbers_is_not_timed(monkeypatch):
 
 
 def test_wrong_numbers_of_ours_end_it(monkeypatch):
-    monkeypatch.setattr(contest, "OURS", (wrong(CUSTOM),))
+    monkeypatch.setattr(rounds, "OURS", (wrong(CUSTOM),))
     with pytest.raises(ParityError, match="custom op: its numbers are wrong by"):
         run.bench(replace(TINY, method=("dpq",), use=("rows",)))
 
@@ -182,8 +182,8 @@ def test_ratios_are_theirs_over_ours_and_the_empty_call_a_part_of_both(monkeypat
     def timed(contenders, *_, **__):
         return {name: Times(np.full(4, seconds[name]), np.full(4, 5e-6)) for name in contenders}
 
-    monkeypatch.setattr(contest, "time_rounds", timed)
-    monkeypatch.setitem(contest.PEERS, "onnxruntime", contest.PEERS["onnxruntime"][1:2])  # Gather alone
+    monkeypatch.setattr(rounds, "time_rounds", timed)
+    monkeypatch.setitem(rounds.PEERS, "onnxruntime", rounds.PEERS["onnxruntime"][1:2])  # Gather alone
     libraries = ("onnxruntime", "torch")
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), peers=libraries)).measurements
     gather, torch_embedding = one.peers
@@ -198,8 +198,8 @@ def test_ratios_are_theirs_over_ours_and_the_empty_call_a_part_of_both(monkeypat
 
 def test_several_threads_are_counted_on_the_clock_of_the_process(monkeypatch):
     clocks = []
-    real = contest.time_rounds
-    monkeypatch.setattr(contest, "time_rounds", lambda *a, **k: clocks.append(k["cpu_clock"]) or real(*a, **k))
+    real = rounds.time_rounds
+    monkeypatch.setattr(rounds, "time_rounds", lambda *a, **k: clocks.append(k["cpu_clock"]) or real(*a, **k))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = torch.get_num_threads()
     report = run.bench(replace(TINY, method=("dpq",), use=("rows",), threads=(1, 2)))

@@ -9,7 +9,7 @@ import torch
 from click.testing import CliRunner
 
 import edge_embed
-from edge_embed.bench.elsewhere import WorkerModel
+from edge_embed.bench.tflite_process import WorkerModel
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edge_embed.bench import ant, dpq, tt
+from edge_embed.bench.least_work import work
 from edge_embed.bench.uses import USES, TopK
-from edge_embed.bench.work import work
 
 RANDOM = np.random.default_rng(0)
 DPQ = dpq.random_table(RANDOM, 100, 24, 16, 6)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import edge_embed
-from edge_embed.compression import low_rank
-from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import chosen
-from edge_embed.compression.module import ModelTable, model_tables, replaced
+from edge_embed.compression.modules import ModelTable, model_tables, replaced
 from edge_embed.errors import BadInputError
+from edge_embed.fitting import low_rank
+from edge_embed.fitting.fitted_table import Fitted
+from edge_embed.fitting.found_table import chosen
 from edge_embed.workflow import lower
 
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from edge_embed.compression import ant, search
-from edge_embed.compression.fitted import Fitted
-from edge_embed.compression.found import FoundTable
+from edge_embed.compression import search
 from edge_embed.compression.plan import Plan, compress_tables
 from edge_embed.compression.search import Goal, Search
-from edge_embed.compression.setting import METHODS, setting_of
 from edge_embed.errors import BadInputError, ParityError, SizeError
+from edge_embed.fitting import ant
+from edge_embed.fitting.fitted_table import Fitted
+from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.setting import METHODS, setting_of
 from edge_embed.packed.ant_shape import ANTShape
-from edge_embed.report.compressed import CompressedTable, Trial, pareto_front
+from edge_embed.report.results.compressed import CompressedTable, Trial, pareto_front
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 

@@ -21,7 +21,7 @@ from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
-from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT, load_tables, save_tables
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT, load_tables, save_tables
 from edge_embed.program.program import Program
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,7 +35,7 @@ _WITH_HEADS = {"onnx": ("ant_v1", "dpq_scaled_v1", "dpq_v1", "tt_v1"), "tflite":
 class Uses(nn.Module):
     """All uses of tables: rows, a bag in another mode for each, and with heads logits and the largest of them."""
 
-    def __init__(self, tables: Mapping[str, Packed], with_heads: bool) -> None:
+    def __init__(self, tables: Mapping[str, PackedTable], with_heads: bool) -> None:
         super().__init__()
         named = {name.replace(".", "_"): table for name, table in tables.items()}
         layers = {name: _layer(table) for name, table in named.items()}
@@ -57,7 +57,7 @@ class Uses(nn.Module):
         return found
 
 
-def _layer(table: Packed) -> CompressedEmbedding:
+def _layer(table: PackedTable) -> CompressedEmbedding:
     if isinstance(table, PackedANT):
         return edge_embed.ANTEmbedding.from_packed(table)
     if isinstance(table, PackedTT):

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.tokenizer.source import read_tokenizer
-from edge_embed.importers import find
-from edge_embed.importers.reading import AS_IT_SHOWS
+from edge_embed.importers import recognize
+from edge_embed.importers.reading_options import AS_IT_SHOWS
 
 _ROWS, _COLUMNS = 40, 4
 _NUMBERS = np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)).astype(np.float32)
@@ -29,7 +29,7 @@ Mutant = Callable[[random.Random], bytes]
 
 
 def _read(path: Path) -> object:
-    reader = find._reader(path, (), AS_IT_SHOWS)
+    reader = recognize._reader(path, (), AS_IT_SHOWS)
     if reader is None:
         raise BadInputError("is no file of vectors")
     return reader()  # which takes longer to trace than to read

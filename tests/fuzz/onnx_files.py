@@ -11,10 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
 from edge_embed.compression.job import Job
+from edge_embed.compression.onnx.compress import compress_foreign
+from edge_embed.compression.onnx.foreign_model import read_foreign
 from edge_embed.compression.plan import Plan
 from edge_embed.errors import BadInputError, SizeError
-from edge_embed.exporters.onnx.foreign.compress import compress_foreign
-from edge_embed.exporters.onnx.foreign.read import read_foreign
 
 _ROWS, _COLUMNS = 40, 4
 

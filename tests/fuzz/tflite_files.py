@@ -19,17 +19,17 @@ from torch import nn
 
 import edge_embed
 from edge_embed import workflow
-from edge_embed.compression.fitted import Stored
+from edge_embed.compression.tflite.foreign_file import damaged, read_foreign
+from edge_embed.compression.tflite.replace import packed_content
 from edge_embed.errors import BadInputError, ParityError
-from edge_embed.exporters.tflite.foreign import damaged, read_foreign
-from edge_embed.exporters.tflite.replace import packed_content
+from edge_embed.fitting.fitted_table import Stored
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.lowering.graph import lower_program
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite.sizes import split
-from edge_embed.validation.tflite.stored import read_stored
+from edge_embed.validation.tflite.stored_tables import read_stored
 
 sys.path.append(str(Path(__file__).parents[1] / "exporters" / "tflite"))
 

@@ -22,8 +22,8 @@ from fuzz_read_program import seeds
 from numpy.typing import NDArray
 from torch import nn
 
-from edge_embed.compression.kept import read_part, write_part
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError
+from edge_embed.fitting.checkpoints import read_part, write_part
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.program.archive import Archive
 from edge_embed.program.module_file import load_module

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from edge_embed.cli.check import check
-from edge_embed.gate.accept import accept_command
+from edge_embed.gate.accept_command import accept_command
 from edge_embed.gate.budget import Budget
 
 BASELINE = Path("b.json")

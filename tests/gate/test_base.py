@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.gate.base import base_findings, compare_times, sides_of
+from edge_embed.gate import base_latency
+from edge_embed.gate.base_latency import base_findings, compare_times, sides_of
 from edge_embed.gate.budget import LatencyBudget
-from edge_embed.report.check import BaseResult, Comparison
-from edge_embed.report.interval import Interval
+from edge_embed.report.results.check import BaseResult, Comparison
+from edge_embed.report.results.interval import Interval
 
 from .conftest import Project, Tagger
 
@@ -107,7 +108,6 @@ def test_a_base_with_other_inputs_is_not_run(project: Project) -> None:
 
 
 def test_what_seems_slower_is_measured_again_for_longer(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edge_embed.gate import base
 
     asked: list[tuple[str, int]] = []
 
@@ -117,7 +117,7 @@ def test_what_seems_slower_is_measured_again_for_longer(project: Project, monkey
         ratio = Interval(1.2, 1.1, 1.3) if slower else Interval(1.0, 0.9, 1.1)
         return Comparison(subject.name, subject.items, ratio, ratio, 1.0, 1.0, "")
 
-    monkeypatch.setattr(base, "_compare", measured)
+    monkeypatch.setattr(base_latency, "_compare", measured)
     found = compare(project, project.exported)
     assert asked == [("model", 2), ("model", 8), ("table words, rows", 2), ("table words, rows", 2)]
     assert found["model"].cpu == Interval(1.0, 0.9, 1.1)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.gate.baseline import Baseline
-from edge_embed.gate.changes import changes_since
-from edge_embed.report.results import Check, ModelResult, TableResult, ValidationReport
+from edge_embed.gate.changed_settings import changes_since
+from edge_embed.report.results.validation import Check, ModelResult, TableResult, ValidationReport
 
 _CHECK = Check("stored rows", "passed", "all of them")
 _SIZES = {"method": "dpq", "num_embeddings": 50, "embedding_dim": 12}

@@ -13,7 +13,7 @@ import edge_embed
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
 from edge_embed.targets.target import NotRunError
-from edge_embed.validation import size
+from edge_embed.validation import sizes
 from tests.validation.pair.models import changed, flip, pair, tensor
 
 
@@ -31,7 +31,7 @@ def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     def not_measured(*_: object) -> None:
         raise NotRunError("left out")
 
-    monkeypatch.setattr(size, "measure_fresh", not_measured)
+    monkeypatch.setattr(sizes, "measure_fresh", not_measured)
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "files"))
     return Path("original.onnx"), Path("small.onnx")
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import edge_embed
 from edge_embed.cli import main
-from edge_embed.gate.base_tflite import compare_tflite, tflite_sides
+from edge_embed.gate.base_latency_tflite import compare_tflite, tflite_sides
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.checker import Checker
 from edge_embed.inspection.tflite_file import read_tflite

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file
 
 WORDS = ["running", "runner", "ran", "straße", "日本語", "naïve", "Ωμέγα", "🙂x", "a", "of", *map(str, range(40))]

@@ -20,8 +20,8 @@ from edge_embed import cli, workflow
 from edge_embed.errors import BadInputError
 from edge_embed.importers.fasttext_ftz import read_ftz
 from edge_embed.importers.fasttext_model import read_model
-from edge_embed.importers.find import load_foreign
-from edge_embed.importers.program import program_of
+from edge_embed.importers.lookup_program import program_of
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file
 
 DIM = 10

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 import edge_embed
 from edge_embed import cli, workflow
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file
 
 ROWS, COLUMNS = 400, 16

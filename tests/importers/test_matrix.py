@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from edge_embed import cli
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
-from edge_embed.importers.reading import Reading
+from edge_embed.importers.reading_options import Reading
+from edge_embed.importers.recognize import load_foreign
 
 TABLE = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
 

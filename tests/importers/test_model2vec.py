@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 
 TOKENS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(60))]
 TEXT = "w3 w7 w59 w3"

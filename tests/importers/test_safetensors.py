@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.packed import save_tables
 from edge_embed.packed.dpq import PackedDPQ
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import edge_embed
 from edge_embed import workflow
 from edge_embed.errors import BadInputError
-from edge_embed.importers.find import load_foreign
+from edge_embed.importers.recognize import load_foreign
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.program.program import ProgramInput

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edge_embed.errors import BadInputError
-from edge_embed.importers import stream, word2vec_text
-from edge_embed.importers.find import load_foreign
-from edge_embed.importers.reading import AS_IT_SHOWS, Reading
+from edge_embed.importers import byte_stream, word2vec_text
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.importers.recognize import load_foreign
 
 WORDS = ["the", "straße", "日本語", "naïve", "🙂", "x.y", "don't", "\u00a0", "5", "-1.5"]
 
@@ -40,7 +40,7 @@ def vectors():
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    for module in (stream, word2vec_text):
+    for module in (byte_stream, word2vec_text):
         monkeypatch.setattr(module, "BLOCK", 1 << 14)
 
 

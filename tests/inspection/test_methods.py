@@ -12,9 +12,9 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from edge_embed.compression import rows
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.fitting import rows
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
 from edge_embed.layers.ant import ANTEmbedding

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import edge_embed
-from edge_embed.compression.order import by_frequency
 from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.fitting.order import by_frequency
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
 
-from edge_embed.compression import low_rank
-from edge_embed.compression.fitted import Fitted, Stored
+from edge_embed.compression.packed_nodes import with_packed
 from edge_embed.errors import BadInputError
-from edge_embed.lowering.dense import with_packed
+from edge_embed.fitting import low_rank
+from edge_embed.fitting.fitted_table import Fitted, Stored
+from edge_embed.lowering.dense_tables import program_tables
 from edge_embed.lowering.graph import lower_program
-from edge_embed.lowering.tables import program_tables
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 

@@ -19,8 +19,8 @@ from edge_embed.lowering.method import Method as LoweringMethod
 from edge_embed.methods import Method, Words
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
-from edge_embed.packed.form import PackedTable, TensorSpec, Use
 from edge_embed.packed.ids import checked_ids
+from edge_embed.packed.packed_form import PackedTable, TensorSpec
 from edge_embed.validation.method import ValidationMethod
 
 
@@ -31,7 +31,6 @@ class XShape:
     num_embeddings: int
     embedding_dim: int
     value_type: str = "float32"
-    memory_uses: ClassVar[tuple[Use, ...]] = ()
 
     @property
     def nbytes(self) -> int:
@@ -47,12 +46,6 @@ class XShape:
 
     def with_rows(self, num_embeddings: int) -> Self:
         return replace(self, num_embeddings=num_embeddings)
-
-    def session_bytes(self, use: Use, limit: int | None) -> int:
-        return 0
-
-    def least_session_bytes(self, use: Use) -> int:
-        return 0
 
     def attributes(self) -> dict[str, Any]:
         return {"stored": "as it is"}

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
-from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT
 from edge_embed.packed.bag import bag
 
 N, DIM = 12, 4
 
 
-def table(method: str, padding: int | None = 2) -> Packed:
+def table(method: str, padding: int | None = 2) -> PackedTable:
     rng = np.random.default_rng(1)
     if method == "dpq":
         values = rng.standard_normal((2, 3, 2), np.float32)
@@ -36,7 +36,7 @@ def bags(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return ids, np.cumsum([0, *map(len, lists)])
 
 
-def slow_bag(table: Packed, ids: Any, weights: Any, mode: str) -> tuple[Any, Any]:
+def slow_bag(table: PackedTable, ids: Any, weights: Any, mode: str) -> tuple[Any, Any]:
     """One bag, one id at a time."""
     terms, sizes = [], []
     for row_id, weight in zip(ids.tolist(), weights.tolist(), strict=True):

@@ -11,7 +11,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edge_embed import packed as packed_package
-from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT, load_tables, save_tables
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT, load_tables, save_tables
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = (Path(packed_package.__file__).parent / "FORMAT.md").read_text("utf-8")
@@ -21,7 +21,7 @@ def count(shape: tuple[int, ...], dtype: str, first: int) -> NDArray[Any]:
     return np.arange(first, first + int(np.prod(shape))).reshape(shape).astype(dtype)
 
 
-def ant_tables() -> dict[str, Packed]:
+def ant_tables() -> dict[str, PackedTable]:
     transform = np.array([[0.5, 0, 1], [9, 9, 9], [0, 0, 0], [1, 0.25, 4]], np.float32)
     words = PackedANT.from_dense(transform, np.array([[1, -2], [4, 0.5], [-8, 16]], np.float32), padding_idx=1)
     ids, weights = np.array([1, 0, 1], np.uint8), np.array([127, 3, 2], np.int8)
@@ -30,26 +30,26 @@ def ant_tables() -> dict[str, Packed]:
     return {"words": words, "tags.small": tags}
 
 
-def tt_tables() -> dict[str, Packed]:
+def tt_tables() -> dict[str, PackedTable]:
     words = PackedTT((count((2, 1, 2, 2), "<f4", 1), count((3, 2, 2, 1), "<f4", 0)), 5, padding_idx=0)
     shapes = [(2, 2, 1, 1), (1, 1, 2, 2), (2, 2, 1, 2)]
     ring = PackedTT(tuple(count(shape, "<f2", -3) for shape in shapes), 4)
     return {"words": words, "tags.ring": ring}
 
 
-def tt_order_tables() -> dict[str, Packed]:
+def tt_order_tables() -> dict[str, PackedTable]:
     order = np.array([0, 4, 3, 1, 2], np.int32)
     return {"words": PackedTT(tt_tables()["words"].cores, 5, 0, order)}  # type: ignore[attr-defined]
 
 
-def dpq_int8_tables() -> dict[str, Packed]:
+def dpq_int8_tables() -> dict[str, PackedTable]:
     values = np.array([[[1, -127], [0, 64], [-5, 2]], [[127, 3], [8, -8], [100, 0]]], np.int8)
     words = PackedDPQ.from_codes(np.array([[2, 1], [0, 0], [1, 2]]), values, 1, np.array([0.5, 0.03125], np.float32))
     tags = PackedDPQ.from_codes(np.array([[0, 1], [1, 1]]), values[:1, :2], None, np.array([0.25], np.float32))
     return {"words": words, "tags.shared": tags}
 
 
-def dpq_scaled_tables() -> dict[str, Packed]:
+def dpq_scaled_tables() -> dict[str, PackedTable]:
     """Words with scales and a narrower last group; tags of integers; names cut without scales."""
     values = np.array([[[1, -2], [4, 8], [0.5, 3]], [[2, 0], [-4, 0], [10, 0]]], np.float32)
     codes, half_zero_two = np.array([[6], [0], [1], [9]], np.uint8), np.array([0.5, 0, 2], np.float32)

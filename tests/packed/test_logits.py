@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from edge_embed.errors import BadInputError
-from edge_embed.packed import Packed, PackedANT, PackedDPQ, PackedTT
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT
 from edge_embed.packed.logits import logits
 
 N, DIM = 12, 4
 RNG = np.random.default_rng(1)
 TRANSFORM, ANCHORS = np.maximum(RNG.standard_normal((N, 5)), 0), RNG.standard_normal((5, DIM), np.float32)
 CORES = (RNG.standard_normal((3, 1, 2, 2), np.float32), RNG.standard_normal((4, 2, 2, 1), np.float32))
-TABLES: dict[str, Packed] = {
+TABLES: dict[str, PackedTable] = {
     "dpq": PackedDPQ.from_codes(RNG.integers(0, 3, (N, 2)), RNG.standard_normal((2, 3, 2), np.float32), 2),
     "ant": PackedANT.from_dense(TRANSFORM, ANCHORS, 2),
     "tt": PackedTT(CORES, N, 2),

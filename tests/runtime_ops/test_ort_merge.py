@@ -8,6 +8,7 @@ from ort_nodes import TtTable, assert_close, make_graph_input, open_session, run
 
 from edge_embed.bench import native
 from edge_embed.bench.c_table import table_of
+from edge_embed.exporters.onnx.session_memory.tt import merged_bytes
 from edge_embed.packed.tt import PackedTT
 
 ENOUGH = 1 << 20
@@ -35,10 +36,10 @@ def test_the_formula_is_that_of_the_library(shape, dtype, data):
     rows, columns, ranks, n = shape
     sizes = zip(rows, ranks, columns, ranks[1:], strict=False)
     packed = PackedTT(tuple(np.ones(size, dtype) for size in sizes), n)
-    most = packed.shape.merged_bytes(1 << 62)
+    most = merged_bytes(packed.shape, 1 << 62)
     assert bytes_of_the_library(packed, (1 << 64) - 1) == most
     for limit in {most, max(0, most - 1), data.draw(st.integers(0, 2 * most + 4)), 0}:
-        found = packed.shape.merged_bytes(limit)
+        found = merged_bytes(packed.shape, limit)
         assert bytes_of_the_library(packed, limit) == found <= limit
 
 

@@ -21,7 +21,7 @@ import tflite_classifier
 from foreign_files import WORDS, attach, mean_of_rows, write_foreign
 from text_classifier import sentences
 
-from edge_embed.exporters.tflite.replace import read_dense_tables
+from edge_embed.compression.tflite.replace import read_dense_tables
 from edge_embed.inspection.tflite_file import inspect_tflite
 from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
 

@@ -16,8 +16,8 @@ from edge_embed.lowering.graph import LoweredProgram, lower_program
 from edge_embed.program.capture import write_archive
 from edge_embed.program.program import Program
 from edge_embed.program.reader import read_program
-from edge_embed.validation import size
-from edge_embed.validation.fresh import Fresh
+from edge_embed.validation import sizes
+from edge_embed.validation.fresh_process import Fresh
 from edge_embed.validation.validate import ValidationOptions, ValidationReport, validate_export
 
 ROWS, FROZEN_ROWS, DIM = 600, 620, 48  # just large enough for every table tensor to be stored externally
@@ -26,7 +26,7 @@ ROWS, FROZEN_ROWS, DIM = 600, 620, 48  # just large enough for every table tenso
 @pytest.fixture(autouse=True)
 def _memory_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for the process in which it is measured; test_size.py, which is about it, has none."""
-    monkeypatch.setattr(size, "measure_fresh", lambda path, library, feeds: Fresh(1 << 20, 1 << 20, 0.1, 0.1))
+    monkeypatch.setattr(sizes, "measure_fresh", lambda path, library, feeds: Fresh(1 << 20, 1 << 20, 0.1, 0.1))
 
 
 class NextWord(nn.Module):

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from edge_embed.errors import BadInputError
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 
 
 def refused(exported, message: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from onnx import inliner
 
 from edge_embed.errors import BadInputError
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.tables import Table, stored_checks
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import edge_embed
 from edge_embed.program.load import capture_program
-from edge_embed.validation.half_outputs import half_outputs
+from edge_embed.validation.float16_outputs import half_outputs
 
 IDS = torch.tensor([[1, 2, 3]])
 

@@ -3,8 +3,8 @@
 import pytest
 
 from edge_embed.runtime.session import create_session
-from edge_embed.validation.exported import ExportedModel
-from edge_embed.validation.optimized import LEVELS, Optimized, kernel_check, optimize
+from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.optimized_session import LEVELS, Optimized, kernel_check, optimize
 
 REST_OF_BODIES = 2048  # constants of the body: a few hundred bytes a node
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
-from edge_embed.validation import resident
-from edge_embed.validation.size import deflated_bytes
+from edge_embed.validation import resident_worker
+from edge_embed.validation.sizes import deflated_bytes
 
 from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_program
 
@@ -41,19 +41,19 @@ def test_what_a_session_takes_to_be_faster_is_told_apart(megabytes, faster, tmp_
     file = export_onnx(lowered, path, memory_megabytes=megabytes)
     report = Exported(program, lowered, path).validate()
     assert report.passed
-    assert [report.sizes.session_bytes] == list(file.session_bytes.values())
+    assert [report.sizes.session_bytes] == [table.session_bytes for table in file.tables]
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(report.render())
     rows = [line for line in console.export_text().splitlines() if "more in a session" in line]
     assert [f" {report.sizes.session_bytes:,} " in row for row in rows] == [True] * faster
 
 
-@pytest.mark.skipif(not resident.STATUS.exists(), reason="resident memory is read from /proc")
+@pytest.mark.skipif(not resident_worker.STATUS.exists(), reason="resident memory is read from /proc")
 def test_resident_memory_is_that_of_a_session(inline):
     sizes = inline.validate().sizes
     assert sizes.resident_reason == ""
     assert 100_000 < sizes.resident < 100_000_000  # a session of onnxruntime takes some megabytes
-    assert resident.resident_bytes() > 10_000_000
+    assert resident_worker.resident_bytes() > 10_000_000
 
 
 def test_deflate_streams_any_size(tmp_path):

@@ -14,11 +14,11 @@ import edge_embed
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.lowering.graph import lower_program
 from edge_embed.validation import table_paths
-from edge_embed.validation.call import Case
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import make_cases
 from edge_embed.validation.model_paths import compare_model
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.table_call import Case
 from edge_embed.validation.tables import Table
 from edge_embed.validation.topk import TopKCall
 

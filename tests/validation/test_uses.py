@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.compression import rows
-from edge_embed.compression.order import by_frequency
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.fitting import rows
+from edge_embed.fitting.order import by_frequency
 from edge_embed.layers.bag import ScaledDPQEmbeddingBag
 from edge_embed.lowering.graph import lower_program
 

@@ -12,6 +12,7 @@ from edge_embed.bench.sessions import bind_nodes
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK
 from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
+from edge_embed.exporters.onnx.session_memory.method import memory_uses
 from edge_embed.validation.bag import dense_bag_nodes
 from edge_embed.validation.tables import Table
 
@@ -27,7 +28,7 @@ def _node(
     packed = Table("table", table.packed)
     operator = packed.onnx.operator(use.operator)
     attributes: dict[str, Any] = operator.attributes(*use.leading, *packed.arguments)
-    if table.memory_bytes is not None and use.operator in table.packed.shape.memory_uses:
+    if table.memory_bytes is not None and use.operator in memory_uses(table.packed.method):
         attributes[MEMORY_BYTES] = table.memory_bytes
     tensors = dict(zip(packed.tensors, table.packed.tensors().values(), strict=True))
     absent = _absent(packed, use)

@@ -4,18 +4,18 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from edge_embed.bench.elsewhere import WorkerCalls, WorkerModel
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
+from edge_embed.bench.tflite_process import WorkerCalls, WorkerModel
 from edge_embed.bench.uses import TFLITE_USES, Bag, BenchUse
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite import bag
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.exporters.tflite.uses import METHODS
-from edge_embed.packed.form import Use
+from edge_embed.exporters.tflite.table_uses import METHODS
+from edge_embed.packed.packed_form import Use
 from edge_embed.targets.target import NotRunError
 from edge_embed.targets.tflite.litert import LiteRtModel
-from edge_embed.validation.tflite.bound import BoundModel
+from edge_embed.validation.tflite.litert_model import BoundModel
 from edge_embed.validation.tflite.tables import write_packed
 
 _USES = tuple(use.name for use in TFLITE_USES)

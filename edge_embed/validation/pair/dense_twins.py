@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
 from torch import Tensor
 
-from edge_embed.compression.fitted import Stored
+from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.exporters.onnx.bodies import OPERATORS
-from edge_embed.exporters.onnx.foreign.write import write_foreign
 from edge_embed.exporters.onnx.names import DOMAIN
-from edge_embed.validation.pair.rewritten import Rewritten
+from edge_embed.fitting.fitted_table import Stored
+from edge_embed.packed.stored_names import stored_name, table_of
+from edge_embed.validation.pair.rewritten_original import Rewritten
 
 _ROWS_AT_ONCE = 4096
 
@@ -48,7 +49,7 @@ def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
     """
     model, tables = rewritten.file.model, rewritten.tables
     _make_dense(model.graph, tables)
-    gone = {f"{name}.{tensor}" for name, stored in tables.items() for tensor in stored.plain.tensors()}
+    gone = {stored_name(name, tensor) for name, stored in tables.items() for tensor in stored.plain.tensors()}
     for at in reversed(range(len(model.graph.initializer))):
         if model.graph.initializer[at].name in gone:
             del model.graph.initializer[at]
@@ -126,7 +127,7 @@ def use_of(node: NodeProto, tables: Mapping[str, Stored]) -> tuple[str, str] | N
     if node.domain != DOMAIN or node.op_type not in OPERATORS:
         return None
     operator = OPERATORS[node.op_type]
-    name = node.input[operator.num_leading].rpartition(".")[0]
+    name = table_of(node.input[operator.num_leading])
     return (name, operator.use) if name in tables else None
 
 

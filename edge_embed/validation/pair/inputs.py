@@ -14,6 +14,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.model_file import dtype_name
 from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.packed.stored_names import table_of
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
 from edge_embed.validation.pair.sizes import combinations
 from edge_embed.validation.pair.texts import Texts
@@ -186,7 +187,7 @@ class _Walk:
         """The ids of every look-up, and how many rows there are."""
         for node in self._nodes:
             if node.domain == DOMAIN and node.op_type in OPERATORS and OPERATORS[node.op_type].use in ("rows", "bag"):
-                yield from _known(node.input[0], tables.get(node.input[-1].rpartition(".")[0]))
+                yield from _known(node.input[0], tables.get(table_of(node.input[-1])))
             elif node.op_type in ("Gather", "GatherBlockQuantized") and node.input[0] in self._dims:
                 axis = next((item.i for item in node.attribute if item.name in ("axis", "gather_axis")), 0)
                 yield node.input[1], self._dims[node.input[0]][axis]

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from edge_embed.compression.dense import DenseTable
-from edge_embed.compression.fidelity import fidelity
-from edge_embed.compression.fitted import Stored
+from edge_embed.fitting.dense_table import DenseTable
+from edge_embed.fitting.fidelity import fidelity
+from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import Manifest
-from edge_embed.report.compressed import CompressedTable
-from edge_embed.report.fidelity import Fidelity
-from edge_embed.report.promise import Promise, promise_of
-from edge_embed.report.results import Check, TableResult
-from edge_embed.validation.pair.stored import MANIFEST, manifest_check
+from edge_embed.report.results.compressed import CompressedTable
+from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.fidelity_promise import Promise, promise_of
+from edge_embed.report.results.validation import Check, TableResult
+from edge_embed.validation.pair.stored_tables import MANIFEST, manifest_check
 from edge_embed.validation.paths import TRAINING
 
 NAME = "rows as compress reported them"

@@ -17,17 +17,18 @@ from onnx import ModelProto, TensorProto
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.report.promise import Promise, parse_promises
-from edge_embed.report.results import Check
+from edge_embed.packed.stored_names import stored_name
+from edge_embed.report.results.fidelity_promise import Promise, parse_promises
+from edge_embed.report.results.validation import Check
 from edge_embed.validation import paths
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
-from edge_embed.validation.pair.rewritten import Rewritten, rewrite
+from edge_embed.validation.pair.rewritten_original import Rewritten, rewrite
 from edge_embed.validation.pair.sizes import sizes_in_onnx
-from edge_embed.validation.pair.stored import packed_tables
+from edge_embed.validation.pair.stored_tables import packed_tables
 from edge_embed.validation.pair.structure import compare_structure
 from edge_embed.validation.pair.texts import texts_of_onnx
 
@@ -79,7 +80,7 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     promises = parse_promises(text)
     rewritten = rewrite(original, compressed, tables, promises)
     model = rewritten.file.model
-    tensors = {f"{name}.{key}" for name, stored in rewritten.tables.items() for key in stored.arrays()}
+    tensors = {stored_name(name, key) for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
     with damaged(original):

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from edge_embed.compression.fitted import Stored
+from edge_embed.fitting.fitted_table import Stored
 from edge_embed.lowering.graph import METHODS, LoweredProgram
+from edge_embed.packed.stored_names import stored_name
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
@@ -108,9 +109,11 @@ def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -
     for number, (name, use) in enumerate(dict.fromkeys(uses)):
         packed = tables[name].plain
         method = METHODS[packed.method]
-        weights |= {f"{name}.{tensor}": torch.from_numpy(np.array(value)) for tensor, value in packed.tensors().items()}
+        weights |= {
+            stored_name(name, tensor): torch.from_numpy(np.array(value)) for tensor, value in packed.tensors().items()
+        }
         leading = graph.placeholder(f"input_{number}")
-        tensors = [graph.get_attr(f"{name}.{tensor}") for tensor in packed.tensors()]
+        tensors = [graph.get_attr(stored_name(name, tensor)) for tensor in packed.tensors()]
         operator: Any = method.operators(packed).uses[use]  # type: ignore[index]
         results.append(graph.call_function(operator, (leading, *method.arguments(packed, tensors))))
     graph.output(tuple(results))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto
 
-from edge_embed.exporters.onnx.foreign.scopes import graphs_of
+from edge_embed.compression.onnx.scopes import graphs_of
 from edge_embed.exporters.onnx.model_file import tensors_of
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 

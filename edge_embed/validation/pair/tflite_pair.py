@@ -12,30 +12,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edge_embed.compression.fidelity import nearness
-from edge_embed.compression.fitted import Stored
-from edge_embed.errors import BadInputError
+from edge_embed.compression.tflite.foreign_file import ForeignFile, damaged, read_foreign
+from edge_embed.compression.tflite.replace import manifest_names, read_dense_tables, replace_in
+from edge_embed.compression.tflite.tensor_names import free_name
+from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.exporters.tflite.dpq import TfliteTable
 from edge_embed.exporters.tflite.flatbuffer import load_schema
-from edge_embed.exporters.tflite.foreign import ForeignFile, damaged, read_foreign
 from edge_embed.exporters.tflite.names import LAYOUTS_KEY
-from edge_embed.exporters.tflite.replace import manifest_names, read_dense_tables, replace_in
-from edge_embed.exporters.tflite.tensor_names import free_name
-from edge_embed.exporters.tflite.uses import choose_layouts, read_tensors
+from edge_embed.exporters.tflite.table_uses import choose_layouts, read_tensors
+from edge_embed.fitting.fidelity import nearness
+from edge_embed.fitting.fitted_table import Stored
 from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
-from edge_embed.packed.manifest import located, parse_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.manifest import parse_manifest
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
-from edge_embed.report.promise import Promise, parse_promises
-from edge_embed.report.results import Check
+from edge_embed.report.results.fidelity_promise import Promise, parse_promises
+from edge_embed.report.results.validation import Check
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
-from edge_embed.validation.pair.rewritten import no_table
+from edge_embed.validation.pair.rewritten_original import no_table
 from edge_embed.validation.pair.sizes import sizes_in_tflite
 from edge_embed.validation.pair.texts import texts_of_tflite
 from edge_embed.validation.pair.tflite_structure import compare_files

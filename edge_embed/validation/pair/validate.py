@@ -15,7 +15,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
-from edge_embed.report.results import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LoadedSize,
@@ -27,15 +27,15 @@ from edge_embed.report.results import (
     ValidationReport,
 )
 from edge_embed.steps import limit_steps
-from edge_embed.validation import latency, model_paths, optimized, size
-from edge_embed.validation.call import TableCall
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation import latency, model_paths, optimized_session, sizes
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.pair.changes import changes_of_model
 from edge_embed.validation.pair.nearness import checked_table
 from edge_embed.validation.pair.onnx_pair import OnnxPair
+from edge_embed.validation.pair.output_changes import changes_of_model
 from edge_embed.validation.pair.program import PairProgram
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.tables import Table
 from edge_embed.validation.validate import Steps, Validation, temporary_space
 
@@ -92,7 +92,7 @@ class _PairValidation(Validation):
         self,
         cases: list[ModelCase],
         left_out: list[str],
-        after_loading: list[optimized.Optimized],
+        after_loading: list[optimized_session.Optimized],
         from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
         steps = Steps(self._progress, "whole model", 3)
@@ -109,14 +109,14 @@ class _PairValidation(Validation):
             tuple(case.name for case in cases),
             tuple(left_out),
             (reconstructed, dense, *found),
-            optimized.kernel_check(self._exported, after_loading),
+            optimized_session.kernel_check(self._exported, after_loading),
             changes_of_model(self._program, cases, rows),  # type: ignore[arg-type]
         )
 
     def _sizes(self, case: ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         files = {path.name: path.stat().st_size for path in self._pair.original_files}
-        zipped = sum(map(size.deflated_bytes, self._pair.original_files))
-        resident, _ = size.resident_bytes(self._pair.original, case.feeds(self._program))
+        zipped = sum(map(sizes.deflated_bytes, self._pair.original_files))
+        resident, _ = sizes.resident_bytes(self._pair.original, case.feeds(self._program))
         original = OriginalSize(files, sum(files.values()), zipped, resident)
         return replace(super()._sizes(case, loaded), original=original)
 

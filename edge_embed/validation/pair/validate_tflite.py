@@ -14,7 +14,7 @@ from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.packed.manifest import parse_manifest
 from edge_embed.program.program import Sizes
-from edge_embed.report.results import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     ModelResult,
@@ -28,20 +28,20 @@ from edge_embed.steps import limit_steps
 from edge_embed.targets.target import RunFailedError, Subject, Target
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT, WAYS
-from edge_embed.validation.call import TableCall
 from edge_embed.validation.latency import ORIGINAL, latency_result, model_drawer, refused
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import training_form
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.pair.changes import changes_of_model
 from edge_embed.validation.pair.nearness import checked_table
+from edge_embed.validation.pair.output_changes import changes_of_model
 from edge_embed.validation.pair.program import PairProgram
 from edge_embed.validation.pair.tflite_pair import TflitePair
 from edge_embed.validation.pair.validate import RECONSTRUCTED, with_negative_ids
-from edge_embed.validation.size import deflated_bytes
+from edge_embed.validation.sizes import deflated_bytes
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.tables import Table
-from edge_embed.validation.tflite.bound import BoundModel
-from edge_embed.validation.tflite.stored import StoredFile, read_tables
+from edge_embed.validation.tflite.litert_model import BoundModel
+from edge_embed.validation.tflite.stored_tables import StoredFile, read_tables
 from edge_embed.validation.tflite.validate import Validation
 from edge_embed.validation.timing import time_rounds
 

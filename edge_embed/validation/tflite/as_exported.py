@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.exporters.tflite.export import write_program
 from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, operator_names, type_names
-from edge_embed.exporters.tflite.uses import Layout
+from edge_embed.exporters.tflite.table_uses import Layout
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Sizes
-from edge_embed.report.results import Check, Status
+from edge_embed.report.results.validation import Check, Status
 from edge_embed.validation.as_exported import METADATA, NODES, NUMBERS, ON_PURPOSE, some
 
 Array = NDArray[np.uint8]

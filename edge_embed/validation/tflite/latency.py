@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
-from edge_embed.report.results import LatencyResult
+from edge_embed.report.results.validation import LatencyResult
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT
 from edge_embed.validation import ids as random_ids
-from edge_embed.validation.call import IDS_AT_ONCE, TableCall
 from edge_embed.validation.latency import LARGEST_DENSE
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.size import dense_bytes
-from edge_embed.validation.tflite.bound import BoundModel
+from edge_embed.validation.sizes import dense_bytes
+from edge_embed.validation.table_call import IDS_AT_ONCE, TableCall
+from edge_embed.validation.tflite.litert_model import BoundModel
 from edge_embed.validation.tflite.tables import write_use
 from edge_embed.validation.timing import ratio_of, ratios_of, time_rounds
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
 from edge_embed.inspection.tflite_file import TfliteModel
-from edge_embed.report.parts import FILE_PARTS, SizePart
-from edge_embed.report.results import SizeResult
+from edge_embed.packed.stored_names import table_and_tensor
+from edge_embed.report.results.byte_parts import FILE_PARTS, SizePart
+from edge_embed.report.results.validation import SizeResult
 from edge_embed.runtime.library import get_delegate_path, get_library_path
-from edge_embed.validation.size import deflated_bytes, dense_bytes
+from edge_embed.validation.sizes import deflated_bytes, dense_bytes
 from edge_embed.validation.tables import Table
 
 
@@ -48,7 +49,7 @@ def split(model: TfliteModel, tables: Iterable[Table], on_disk: int) -> tuple[Si
     found, dense = list[SizePart](), 0
     once = {id(content): (tensor, content) for tensor, content in model.tensors.items()}  # tensors may share a buffer
     for tensor, content in once.values():
-        table, _, part = tensor.rpartition(".")
+        table, part = table_and_tensor(tensor)
         if table in names:
             found.append(SizePart(table, part, content.nbytes))
         else:

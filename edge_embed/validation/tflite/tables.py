@@ -13,15 +13,15 @@ import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.exporters.tflite.manifest import delegate_metadata
-from edge_embed.exporters.tflite.uses import add_use
+from edge_embed.exporters.tflite.table_uses import add_use
 from edge_embed.ops.operators import LEADING
-from edge_embed.packed.form import Packed, Use
+from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.program.program import Program
-from edge_embed.report.results import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions
 from edge_embed.targets.tflite.runtimes import WAYS, Outcome, TfliteTarget
 from edge_embed.validation import paths
-from edge_embed.validation.call import Case, Feeds, Results, TableCall
+from edge_embed.validation.table_call import Case, Feeds, Results, TableCall
 from edge_embed.validation.table_paths import Run, check_path
 
 
@@ -61,7 +61,7 @@ def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
 
 def write_packed(
     use: Use,
-    packed: Packed,
+    packed: PackedTable,
     name: str,
     layout: str,
     inputs: Mapping[str, tuple[str, tuple[int, ...]]],

@@ -19,7 +19,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program, Sizes
-from edge_embed.report.results import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LatencySection,
@@ -33,21 +33,21 @@ from edge_embed.steps import limit_steps
 from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target
 from edge_embed.targets.tflite.runtimes import TARGETS, WAYS
-from edge_embed.validation.call import TableCall
 from edge_embed.validation.cases import choose_cases, save_worst
-from edge_embed.validation.half_outputs import half_outputs
+from edge_embed.validation.float16_outputs import half_outputs
 from edge_embed.validation.machine import machine
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import compare_lowered, compare_target
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.size import dense_bytes
+from edge_embed.validation.sizes import dense_bytes
+from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.table_paths import table_calls
 from edge_embed.validation.tables import Table
 from edge_embed.validation.tflite import latency
 from edge_embed.validation.tflite.as_exported import compare_with_export
 from edge_embed.validation.tflite.signatures import fixed_sizes, narrowed
 from edge_embed.validation.tflite.sizes import measure_sizes
-from edge_embed.validation.tflite.stored import StoredFile, read_stored
+from edge_embed.validation.tflite.stored_tables import StoredFile, read_stored
 from edge_embed.validation.tflite.tables import compare_uses
 
 

@@ -10,9 +10,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
-from edge_embed.packed.form import Packed
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS, PackedTable
 from edge_embed.runtime.session import create_session
 
 ROWS, COLUMNS = 300, 16
@@ -65,7 +64,7 @@ def saved(made: onnx.ModelProto, folder: Path, name: str = "model.onnx", **optio
     return folder / name
 
 
-def packed_tables(path: Path) -> dict[str, Packed]:
+def packed_tables(path: Path) -> dict[str, PackedTable]:
     """The tables of a file, as its manifest and its tensors have them."""
     made = onnx.load(path)
     (text,) = (item.value for item in made.metadata_props if item.key == MANIFEST_KEY)

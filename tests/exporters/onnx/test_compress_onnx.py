@@ -17,7 +17,7 @@ from onnx.helper import make_node
 from torch import nn
 
 import edge_embed
-from edge_embed.exporters.onnx.foreign.compress import CompressedFile
+from edge_embed.compression.onnx.compress import CompressedFile
 from edge_embed.inspection.inspect import inspect_file
 
 from .foreign_models import COLUMNS, ROWS, look_up, model, packed_tables, rows_of, run, saved, table, with_rows
@@ -227,7 +227,7 @@ def test_an_output_layer_that_differs_by_one_bit_is_not_tied(tmp_path: Path) -> 
     nodes = [look_up(), make_node("MatMul", ["rows", "output"], ["logits"], "head")]
     source = saved(model(nodes, tensors, {"logits": ["batch", "sequence", ROWS]}), tmp_path)
     small, report = compressed(source)
-    assert [found.uses for found in report.tables] == [1]
+    assert [(found.uses, found.reason[:15]) for found in report.tables] == [(1, ""), (1, "an output layer")]
     agree(source, small, {"ids": IDS}, {"words.weight": "words"})
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(small).graph.initializer}
     np.testing.assert_array_equal(stored["output"], tensors["output"])
@@ -348,7 +348,7 @@ def test_a_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
 def test_weights_lie_in_the_file_or_beside_it(
     limit: int, outside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edge_embed.exporters.onnx.foreign import write
+    from edge_embed.compression.onnx import write
 
     monkeypatch.setattr(write, "AUTO_THRESHOLD", limit)
     nodes = [look_up(), make_node("MatMul", ["rows", "dense"], ["result"])]

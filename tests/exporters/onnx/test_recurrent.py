@@ -172,7 +172,7 @@ def test_projections_are_refused(export, make_table):
 
 
 def test_packed_sequences_are_refused(export, make_table):
-    class Packed(nn.Module):
+    class PackedTable(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.embedding, self.lstm = make_table(), nn.LSTM(12, 4, batch_first=True)
@@ -182,4 +182,4 @@ def test_packed_sequences_are_refused(export, make_table):
             return self.lstm(rows)[1][0]
 
     with pytest.raises(BadInputError, match=r"packed sequences cannot be exported.*padded batch"):
-        export(Packed(), (torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])))
+        export(PackedTable(), (torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])))

@@ -15,7 +15,7 @@ from edge_embed.exporters.exported import ExportedFile
 from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram, lower_program
-from edge_embed.packed import Packed, PackedDPQ
+from edge_embed.packed import PackedDPQ, PackedTable
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
@@ -38,7 +38,7 @@ class Exported:
         return self.file.files[0]
 
     @property
-    def table(self) -> Packed:
+    def table(self) -> PackedTable:
         (table,) = self.lowered.tables.values()
         return table
 

@@ -20,8 +20,8 @@ from tool_files import write_form
 
 import edge_embed
 from edge_embed.cli import main
+from edge_embed.compression.tflite.foreign_file import read_foreign
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.tflite.foreign import read_foreign
 from edge_embed.inspection.tflite_file import inspect_tflite
 
 ROWS = np.random.default_rng(5).normal(size=(600, DIM)).astype(np.float32)

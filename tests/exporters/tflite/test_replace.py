@@ -16,10 +16,10 @@ sys.path.append(str(Path(__file__).parent))
 from foreign_files import DIM, METADATA, ROWS, TABLE, WORDS, attach, mean_of_rows, write_foreign
 
 import edge_embed
+from edge_embed.compression.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite import flatbuffer
 from edge_embed.exporters.tflite.flatbuffer import load_schema
-from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.inspection.tflite_file import inspect_tflite
 
 DATA = os.environ.get("EDGE_EMBED_DATA")

@@ -14,9 +14,9 @@ from foreign_files import change
 from test_tool_files import answer, exact, same
 from tool_files import DIM, INT8, ROWS, TABLE, Scales, ToolFile, dequantized, embedding_lookup, gather
 
-from edge_embed.exporters.tflite.foreign import read_foreign
+from edge_embed.compression.tflite.foreign_file import read_foreign
+from edge_embed.compression.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.exporters.tflite.names import DELEGATE_KEY
-from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.inspection.tflite_file import read_tflite
 
 SCALES = Scales(0.05)

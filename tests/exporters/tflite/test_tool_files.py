@@ -13,10 +13,10 @@ from ai_edge_litert.interpreter import Interpreter
 from tool_files import DIM, FORMS, INT8, ROWS, TABLE, ToolFile, gather, move_behind, write_form
 
 import edge_embed
+from edge_embed.compression.tflite.foreign_file import read_foreign
+from edge_embed.compression.tflite.replace import read_dense_tables, replace_tables
+from edge_embed.compression.tflite.subgraph_calls import operator_name
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.tflite.calls import operator_name
-from edge_embed.exporters.tflite.foreign import read_foreign
-from edge_embed.exporters.tflite.replace import read_dense_tables, replace_tables
 from edge_embed.inspection.tflite_file import inspect_tflite
 
 IDS = np.array([[0, 7, 5, 9]], np.int32)

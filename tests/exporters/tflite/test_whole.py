@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.exporters.tflite import whole
-from edge_embed.exporters.tflite.body import convert_body
+from edge_embed.exporters.tflite import whole_model
+from edge_embed.exporters.tflite.converted_body import convert_body
 from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.workflow import load, validate
@@ -114,7 +114,7 @@ def files(tmp_path_factory, bodies):
             model = make().eval()
             saved = edge_embed.save(model, folder / "model.pt", example())
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(whole, "convert_body", lambda *given: bodies.setdefault(name, convert_body(*given)))
+                patch.setattr(whole_model, "convert_body", lambda *given: bodies.setdefault(name, convert_body(*given)))
                 report = edge_embed.export(saved, "tflite", folder / "model.tflite", tflite_sizes=sizes)
             made[name] = model, saved, folder / "model.tflite", report
         return made[name]

@@ -22,7 +22,7 @@ from edge_embed.program.reader import read_program
 from edge_embed.targets.catalog import make_target
 from edge_embed.targets.target import NotRunError, RunOptions, Subject
 from edge_embed.targets.web.package import fetch_runtime
-from edge_embed.validation.exported import ExportedModel
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import make_cases
 from edge_embed.validation.model_paths import compare_target
 from edge_embed.validation.options import ValidationOptions

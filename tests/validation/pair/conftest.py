@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edge_embed.targets.target import NotRunError
-from edge_embed.validation import size
+from edge_embed.validation import sizes
 from tests.validation.pair.models import pair
 
 
@@ -21,4 +21,4 @@ def _without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_measured(*_: object) -> None:
         raise NotRunError("left out")
 
-    monkeypatch.setattr(size, "measure_fresh", not_measured)
+    monkeypatch.setattr(sizes, "measure_fresh", not_measured)

@@ -1,0 +1,77 @@
+"""Compresses the dense tables of an ONNX file in place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from edge_embed.compression.job import Job
+from edge_embed.compression.onnx.dense_tables import OnnxTable, dense_tables, in_company, weight_of
+from edge_embed.compression.onnx.foreign_model import ForeignModel, read_foreign
+from edge_embed.compression.onnx.largest_constants import largest_constants
+from edge_embed.compression.onnx.opset import raise_opset
+from edge_embed.compression.onnx.replace import metadata_of, replace_tables, set_metadata
+from edge_embed.compression.onnx.write import write_foreign
+from edge_embed.compression.programs import CompressedFile
+from edge_embed.exporters.exported import OnWritten, keep_unopened
+from edge_embed.exporters.onnx.model_file import damaged
+from edge_embed.exporters.onnx.names import FIDELITY_KEY
+from edge_embed.exporters.onnx.storage import weights_file
+from edge_embed.files import check_output
+from edge_embed.report.results.compressed import CompressedTable, CompressReport
+from edge_embed.report.results.fidelity_promise import promises_of, write_promises
+
+
+def compress_onnx(
+    path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
+) -> CompressedFile:
+    """Write an ONNX file with packed tables in the place of dense ones; all else in it stays as it was.
+
+    Its operator set is raised to 18 where it is lower. Functions that look rows up, and EmbedLayerNormalization, are
+    written out where they are.
+
+    Args:
+        path: an ONNX file of any tool; external data lies beside it.
+        job: what is wanted; names of tables are those of constants, with ``.weight`` as the file has it or without.
+        output: the file to write; the first of the job's processes does.
+        force: overwrite existing files.
+        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+
+    Raises:
+        BadInputError: if the file is damaged, its operator set cannot be raised, or no table can be replaced.
+        SizeError: as of `edge_embed.compression.plan.compress_tables`.
+        ParityError: as there.
+        OutputError: if the files cannot be written; nothing partial is left.
+    """
+    file = read_foreign(path)
+    job.processes.first(lambda: check_output([output, weights_file(output)], file.files, force))
+    reports = compress_foreign(file, job)
+
+    def write() -> list[int]:
+        written = write_foreign(file, output, force, on_written)
+        return [sum(part.stat().st_size for part in files) for files in (file.files, written)]
+
+    dense_bytes, written_bytes = job.processes.same(write)
+    return CompressedFile(output, CompressReport(reports, dense_bytes, written_bytes))
+
+
+def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...]:
+    """Change a model that was read, without writing it; arguments and errors as of `compress_onnx`."""
+    with damaged(file.path):
+        raise_opset(file)
+        found = dense_tables(file)
+        labels = {table.name for table in found}
+        job = job.renamed({table.constant: table.name for table in found if table.constant not in labels})
+        without = "" if any(table.looks_up for table in found) else largest_constants(file)
+        wanted = job.chosen(found, file.numbers, without=without)
+        tables = [_read(table) for table in in_company(wanted, job.names)]
+    fitted, reports = job.run(tables)
+    with damaged(file.path):
+        made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
+        names = replace_tables(file.model, file.opset, made)
+        promises = promises_of(reports, names)
+        set_metadata(file.model, FIDELITY_KEY, write_promises(promises, metadata_of(file.model, FIDELITY_KEY)))
+    return reports
+
+
+def _read(table: OnnxTable) -> OnnxTable:
+    """With its weight, if it need not stay."""
+    return table if table.reason else replace(table, weight=weight_of(table))

@@ -1,0 +1,44 @@
+"""Functions of a model: which call which, and the values of attributes that a call leaves to them."""
+
+from collections.abc import Iterator, Sequence
+
+from onnx import FunctionProto, ModelProto, checker
+
+from edge_embed.compression.onnx.scopes import walk
+
+Name = tuple[str, str]  # domain and name; all overloads of a function have them
+
+
+def by_depth(functions: Sequence[FunctionProto]) -> Iterator[list[Name]]:
+    """Names of functions in groups: each after those that call it, whose calls become nodes of the model first."""
+    left: dict[Name, list[FunctionProto]] = {}
+    for one in functions:
+        left.setdefault((one.domain, one.name), []).append(one)
+    while left:
+        called = {(node.domain, node.op_type) for same in left.values() for one in same for node in walk(one.node)}
+        group = [name for name in left if name not in called] or list(left)
+        yield group
+        left = {name: same for name, same in left.items() if name not in group}
+
+
+def give_defaults(model: ModelProto, names: Sequence[Name]) -> None:
+    """Add to each call of these functions the attributes that it leaves out and for which the function has a value.
+
+    onnx's inliner leaves these out, so that operators have their own default in place of that of the function.
+
+    Raises:
+        onnx.checker.ValidationError: if such a value is malformed.
+    """
+    defaults = {
+        (one.domain, one.name, one.overload): one.attribute_proto
+        for one in model.functions
+        if (one.domain, one.name) in names and len(one.attribute_proto)
+    }
+    for values in defaults.values():
+        for item in values:
+            checker.check_attribute(item)  # that of a function says nothing until it is one of a node
+    for nodes in (model.graph.node, *(one.node for one in model.functions)) if defaults else ():
+        for node in walk(nodes):
+            given = {item.name for item in node.attribute}
+            values = defaults.get((node.domain, node.op_type, node.overload), ())
+            node.attribute.extend(item for item in values if item.name not in given)

@@ -1,0 +1,47 @@
+"""What a file holds where no rows are looked up: its largest constants, and the operators that take them."""
+
+from edge_embed.compression.onnx.constant_values import Known
+from edge_embed.compression.onnx.foreign_model import ForeignModel
+from edge_embed.compression.onnx.scopes import spelled
+from edge_embed.compression.onnx.table_uses import View
+
+_SHOWN = 3
+_LOOK_UPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQuantized or EmbedLayerNormalization"
+
+
+def largest_constants(file: ForeignModel) -> str:
+    """A sentence for a file without a table: its largest constants, and what to do."""
+    return (
+        f"no constant has rows that are looked up by {_LOOK_UPS}; {listed_constants(View(file))}: look the rows of a "
+        "table up by one of these; an output layer alone is compressed by its name in the model that was exported "
+        "(--module)"
+    )
+
+
+def listed_constants(view: View) -> str:
+    """The largest constants of a file, their sizes, and the operators that use them."""
+    found = [
+        (known.leaves[0].nbytes, name, known, id(scope))
+        for scope in view.scopes
+        for name in scope.tensors
+        if (known := view.known(scope, name)) is not None and len(known.shape) > 1
+    ]
+    found.sort(key=lambda each: (-each[0], each[1]))
+    listed = "; ".join(_line(view, name, known, scope) for _, name, known, scope in found[:_SHOWN])
+    return (
+        f"the largest of its {len(found)} constants are {listed}" if found else "it has no constant of two dimensions"
+    )
+
+
+def _line(view: View, name: str, known: Known, scope: int) -> str:
+    takers = view.takers.get((scope, name), [])
+    used = ", ".join(spelled(node) for _, _, node in takers[:_SHOWN]) or _given(view, name, scope)
+    return f"{name!r:.100} {known.dtype} {list(known.shape)} of {known.leaves[0].nbytes:,} bytes, used by {used}"
+
+
+def _given(view: View, name: str, place: int) -> str:
+    """What takes a constant that no node takes: the node whose body gives it as a result."""
+    scope = next(scope for scope in view.scopes if id(scope) == place)
+    if scope.holder is None or all(value.name != name for value in scope.graph.output):
+        return "nothing"
+    return f"{spelled(scope.holder)}, as a result of its body"

@@ -1,0 +1,154 @@
+"""Why a dense table has to stay: it would be kept beside its packed form, or none can do what it does.
+
+Tables that are cut out of one constant can go together: then nothing needs the constant any more.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from edge_embed.compression.onnx.constant_values import Leaf, Place
+from edge_embed.compression.onnx.scopes import Scope, is_standard, spelled
+from edge_embed.compression.onnx.table_uses import Use, View
+
+_SHARE = 4  # constants of less than a fourth of a table may stay beside its packed form
+_FEWEST_BITS = 2  # of a number in the file: what has fewer would grow
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What is in the way of one table.
+
+    Attributes:
+        reason: why it has to stay; empty if it need not.
+        company: places of the tables that have to go with it.
+    """
+
+    reason: str = ""
+    company: tuple[int, ...] = ()
+
+
+def obstacles(view: View, found: Sequence[Sequence[Use]]) -> list[Obstacle]:
+    """What is in the way of each table of a file."""
+    alone = [_of_uses(uses) or _of_leaves(view, uses, uses) for uses in found]
+    result = []
+    for place, (reason, uses) in enumerate(zip(alone, found, strict=True)):
+        company = _cut_out_together(found, place) if reason else [place]
+        everything = [use for at in company for use in found[at]]
+        is_free = len(company) > 1 and not any(
+            _of_uses(found[at]) or _of_leaves(view, found[at], everything) for at in company
+        )
+        others = tuple(at for at in company if at != place) if is_free else ()
+        result.append(Obstacle("" if is_free else _described(uses, reason), others))
+    return result
+
+
+def held_bytes(uses: Iterable[Use], among: Sequence[Sequence[Use]]) -> int:
+    """The bytes of a table in the file: of constants that others are cut out of too, its share."""
+    own = [*uses]
+    total = 0.0
+    for leaf in dict.fromkeys(own[0].known.leaves):
+        sharing = [numbers(each[0]) for each in among if leaf in each[0].known.leaves]
+        total += leaf.nbytes * numbers(own[0]) / sum(sharing)
+    return math.ceil(total)
+
+
+def numbers(use: Use) -> int:
+    """How many numbers a table has."""
+    return math.prod(use.known.shape)
+
+
+def _cut_out_together(found: Sequence[Sequence[Use]], place: int) -> list[int]:
+    together, leaves, before = {place}, {leaf for use in found[place] for leaf in use.known.leaves}, 0
+    while len(together) > before:
+        before = len(together)
+        for at, uses in enumerate(found):
+            if at not in together and any(leaf in _large(uses) for leaf in leaves):
+                together.add(at)
+                leaves.update(_large(uses))
+    return sorted(together)
+
+
+def _large(uses: Sequence[Use]) -> list[Leaf]:
+    leaves = [leaf for use in uses for leaf in use.known.leaves]
+    most = max(leaf.nbytes for leaf in leaves)
+    return [leaf for leaf in leaves if leaf.nbytes * _SHARE >= most]
+
+
+def _of_uses(uses: Sequence[Use]) -> str:
+    for use in uses:
+        if use.reason:
+            return use.reason
+        if use.kind == "rows" and use.ids in use.scope.constants:
+            return f"the ids of {spelled(use.node)} are constants, and so are its rows: fold them first"
+    known = uses[0].known
+    held = sum(leaf.nbytes for leaf in known.leaves)
+    if 8 * held < _FEWEST_BITS * numbers(uses[0]) or (known.is_grown and held < numbers(uses[0])):
+        return f"operators make its {math.prod(known.shape):,} numbers of {held:,} bytes: it is smaller as it is"
+    return ""
+
+
+def _of_leaves(view: View, uses: Sequence[Use], everything: Sequence[Use]) -> str:
+    """What else than uses needs the constants of a table."""
+    for leaf in (leaf for use in uses for leaf in use.known.leaves):
+        if leaf.is_given:
+            whose = "is an input of the model too, for which a caller may give another"
+            return f"{leaf.name} {whose}: remove it from the inputs"
+    return next((why for leaf in _large(uses) if (why := _other_use(view, leaf, everything))), "")
+
+
+def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
+    """What else needs a tensor; empty if nothing does."""
+    done = {(id(use.scope), use.place) for use in uses}
+    may_go = frozenset[Place]().union(*(use.names for use in uses))
+    waiting, seen = [(leaf.scope, leaf.name)], set[Place]()
+    while waiting:
+        scope, name = waiting.pop()
+        if (id(scope), name) in seen:
+            continue
+        seen.add((id(scope), name))
+        if gives := _gives(view, scope, name):
+            return f"{gives}: remove that output"
+        for inner, place, node in view.takers.get((id(scope), name), ()):
+            if (id(inner), place) in done:
+                continue
+            outputs = [one for one in filter(None, node.output) if view.is_taken(inner, one)]
+            if not all((id(inner), output) in may_go for output in outputs):
+                if given := next(
+                    filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
+                ):
+                    return f"{given}, by {spelled(node)}: remove that output"
+                what = f"{_where(inner)}{spelled(node)} takes it too"
+                return f"{what}: its other uses need its numbers: remove them, or give them a constant of their own"
+            waiting += [(inner, output) for output in outputs]
+    return ""
+
+
+def _gives(view: View, owner: Scope, name: str) -> str:
+    for scope in view.scopes:
+        if any(value.name == name for value in scope.graph.output) and scope.owner(name) is owner:
+            return "it is an output of the model" if scope.outer is None else f"{_where(scope)}gives it as a result"
+    return ""
+
+
+def _where(scope: Scope) -> str:
+    return "" if scope.holder is None else f"a graph inside {spelled(scope.holder)}: "
+
+
+def _described(uses: Sequence[Use], reason: str) -> str:
+    """A reason with what the table is, and the nodes that use it."""
+    if not reason:
+        return ""
+    known, held = uses[0].known, sum(leaf.nbytes for leaf in uses[0].known.leaves)
+    nodes = [spelled(use.node) for use in uses if use.kind != "shape"]
+    shown = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
+    return f"{reason} ({known.dtype} {list(known.shape)} of {held:,} bytes, used by {shown})"
+
+
+def shape_uses(view: View, scope: Scope, place: int, uses: Sequence[Use]) -> Iterable[Use]:
+    """The use of a node that asks for no number of a table, only for its sizes."""
+    node = scope.nodes[place]
+    known = view.known(scope, node.input[0]) if is_standard(node, "Shape", "Size") and node.input else None
+    if known is not None and any(known.names <= use.names for use in uses):
+        yield Use("shape", scope, place, node, known, 0)

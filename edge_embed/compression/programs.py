@@ -1,0 +1,103 @@
+"""A model with compressed tables in the place of dense ones: a module, or a saved program."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import nn
+
+from edge_embed.compression.job import Job
+from edge_embed.compression.modules import model_tables, replaced
+from edge_embed.compression.packed_nodes import with_packed
+from edge_embed.errors import BadInputError
+from edge_embed.fitting.found_table import FoundTable
+from edge_embed.lowering.dense_tables import UsedTables, program_tables
+from edge_embed.lowering.graph import CALLS
+from edge_embed.lowering.table_names import owner_of
+from edge_embed.methods import words_of
+from edge_embed.program.program import Program
+from edge_embed.report.results.compressed import CompressReport
+from edge_embed.report.results.shown import shown_by_report
+
+_LARGEST = 3  # linear layers that are told of
+
+
+@shown_by_report
+class CompressedModule(NamedTuple):
+    """A copy of a module, and what became of its tables."""
+
+    model: nn.Module
+    report: CompressReport
+
+
+@shown_by_report
+class CompressedProgram(NamedTuple):
+    """A copy of a program, and what became of its tables."""
+
+    model: Program
+    report: CompressReport
+
+
+@shown_by_report
+class CompressedFile(NamedTuple):
+    """A file that was written for a runtime, and what became of the tables of the one it was made from."""
+
+    model: Path
+    report: CompressReport
+
+
+def compress_module(model: nn.Module, job: Job) -> CompressedModule:
+    """Replace layers; the module itself stays as it is."""
+    found = model_tables(model)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    tables = job.chosen(found, numbers, without=_without_lookups(found))
+    made_of, reports = job.run(tables)
+    made = {table: made_of[table.name] for table in tables if table.name in made_of}
+    return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
+
+
+def compress_program(program: Program, job: Job) -> CompressedProgram:
+    """Replace nodes; the program itself stays as it is."""
+    tables = program_tables(program, job.names)
+    _check_left(program, tables, job)
+    words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
+    found, reports = job.run(job.chosen(tables, program.numbers, **words))
+    rotates = {table.name: table.rotates for table in tables}
+    stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
+    small = with_packed(program, stored)
+    report = CompressReport(reports, _nbytes(program.module), _nbytes(small.module), source=program.facts)
+    return CompressedProgram(small, report)
+
+
+def _without_lookups(tables: Iterable[FoundTable]) -> str:
+    """Return the sentence that names the linear layers of a module without `nn.Embedding`."""
+    linear = sorted((table for table in tables if not table.reason), key=lambda table: -table.weight.numel())
+    names = ", ".join(repr(table.name) for table in linear[:_LARGEST]) or "none"
+    return (
+        "there is no nn.Embedding or nn.EmbeddingBag; where rows are looked up otherwise, edge_embed.save the model "
+        f"and compress the file. An nn.Linear is compressed where it is named; the largest are: {names}"
+    )
+
+
+def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:
+    """Refuse a model of which every table is compressed."""
+    if any(table.looks_up or table.name in job.names for table in tables):
+        return
+    weights = [node for node in program.module.graph.nodes if node.op == "get_attr"]
+    found = {
+        owner_of(str(weight.target)): words_of(CALLS[user.target].method.name).kind
+        for weight in weights
+        for user in weight.users
+        if user.target in CALLS
+    }
+    if found:
+        shown = "; ".join(f"{name} is {what} already" for name, what in found.items())
+        outputs = [f"--module {table.name}" for table in tables if table.is_output and not table.reason]
+        others = f", or compress its output layer too: {', '.join(outputs)}" if outputs else ""
+        raise BadInputError(
+            f"the model has no table to compress: {shown}: export the model as it is (`edge-embed export`){others}"
+        )
+
+
+def _nbytes(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

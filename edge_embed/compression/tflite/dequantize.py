@@ -1,0 +1,150 @@
+"""Numbers of a constant as the runtime dequantises them, bit for bit: float16, or integers with scales.
+
+numbers = scale * (stored - zero point)        one scale, one a row (or another axis), or one a block of a row
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.compression.tflite.subgraph_calls import numbers
+from edge_embed.exporters.tflite.flatbuffer import type_names
+
+_WHOLE = {"float32": "<f4", "float16": "<f2", "int8": "<i1", "uint8": "<u1", "int16": "<i2"}
+_BITS = {"int4": 4, "int2": 2}
+_FLOATS = ("float32", "float16")
+_MOST_NUMBERS = 1 << 40
+_BLOCKS = "BlockwiseQuantization"
+
+
+def kind_of(tensor: Any) -> str:
+    """The type of a tensor by its name in the schema, in small letters."""
+    return type_names()[tensor.type]
+
+
+def why_no_rows(tensor: Any) -> str:
+    """Why the numbers of a constant are not read, empty if they are."""
+    kind, scales = kind_of(tensor), tensor.quantization
+    if tensor.sparsity is not None:
+        return "its numbers are stored sparsely, expected all of them: convert the model without sparsity"
+    if kind not in _WHOLE and kind not in _BITS:
+        return (
+            f"its numbers are {kind}, expected floats or quantised integers of 16 bits at most: convert it to float32"
+        )
+    if kind in _FLOATS or _is_blockwise(scales):
+        return ""
+    if scales is None or scales.scale is None or not len(scales.scale):
+        return f"its numbers are {kind} without scales, expected float32, or quantised ones: convert it to float32"
+    return ""
+
+
+def numbers_of(model: Any, graph: Any, tensor: Any) -> NDArray[np.float32]:
+    """The numbers of a constant for which `why_no_rows` has no reason, in its shape.
+
+    Args:
+        model: of the schema's classes.
+        graph: the subgraph that declares it.
+        tensor: it.
+
+    Raises:
+        ValueError: contents or scales are of another size than its shape has.
+    """
+    stored = _stored(model, tensor)
+    if kind_of(tensor) in _FLOATS:
+        return stored.astype(np.float32)
+    if _is_blockwise(tensor.quantization):
+        scales, zeros = _of_blocks(model, graph, tensor)
+    else:
+        scales, zeros = _of_axis(tensor)
+    # A product of a scale of 24 bits with 17 more has room in float64, so it is rounded once, as the runtime's is.
+    rows: NDArray[np.float32] = ((stored.astype(np.float64) - zeros) * scales).astype(np.float32)
+    return rows
+
+
+def check_size(model: Any, tensor: Any) -> None:
+    """Raise ValueError if the content of a constant is of another size than its shape."""
+    shape, kind = numbers(tensor.shape), kind_of(tensor)
+    size = len(model.buffers[tensor.buffer].data)
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count > _MOST_NUMBERS:
+        raise ValueError(f"a constant of shape {shape}")
+    bits = _BITS.get(kind) or 8 * np.dtype(_WHOLE.get(kind, "V0")).itemsize
+    if tensor.sparsity is None and bits and size != -(-count * bits // 8):
+        raise ValueError(f"{size:,} bytes for {kind} {shape}")
+
+
+def held_bytes(model: Any, graph: Any, tensor: Any) -> int:
+    """Bytes that a file holds of a constant: its content, scales and zero points."""
+    scales, held = tensor.quantization, len(model.buffers[tensor.buffer].data)
+    if scales is None:
+        return held
+    if _is_blockwise(scales):
+        return held + sum(len(_content(model, part)) for part in parts_of_blocks(graph, tensor))
+    return held + sum(np.asarray(part).nbytes for part in (scales.scale, scales.zeroPoint) if part is not None)
+
+
+def parts_of_blocks(graph: Any, tensor: Any) -> list[Any]:
+    """The tensors that have the scales and the zero points of a constant with blocks, none for others."""
+    if tensor.quantization is None or not _is_blockwise(tensor.quantization):
+        return []
+    details = tensor.quantization.details
+    found = (number for number in (details.scales, details.zeroPoints) if number > 0 or number == details.scales)
+    return [_tensor(graph, number) for number in found]
+
+
+def _is_blockwise(scales: Any) -> bool:
+    return scales is not None and type(scales.details).__name__ == f"{_BLOCKS}T"
+
+
+def _stored(model: Any, tensor: Any) -> NDArray[Any]:
+    content, kind, shape = _content(model, tensor), kind_of(tensor), numbers(tensor.shape)
+    if kind in _WHOLE:
+        return content.view(_WHOLE[kind]).reshape(shape)
+    bits, count = _BITS[kind], math.prod(shape)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)  # the first number has the lowest bits
+    parts = (content[:, np.newaxis] >> shifts & (1 << bits) - 1).astype(np.int8)
+    return (parts - (parts >> bits - 1 << bits)).reshape(-1)[:count].reshape(shape)
+
+
+def _of_axis(tensor: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scales and zero points: of all numbers, or along an axis."""
+    scales = np.asarray(tensor.quantization.scale, np.float64)
+    given = tensor.quantization.zeroPoint
+    zeros = np.zeros(len(scales)) if given is None or not len(given) else np.asarray(given, np.float64)
+    if len(zeros) == 1:
+        zeros = zeros.repeat(len(scales))
+    shape, axis = numbers(tensor.shape), tensor.quantization.quantizedDimension
+    if len(scales) != len(zeros) or (len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales))):
+        raise ValueError(f"{len(scales):,} scales and {len(zeros):,} zero points for axis {axis} of {shape}")
+    if len(scales) == 1:
+        return scales[0], zeros[0]
+    along = [-1 if at == axis else 1 for at in range(len(shape))]
+    return scales.reshape(along), zeros.reshape(along)
+
+
+def _of_blocks(model: Any, graph: Any, tensor: Any) -> tuple[NDArray[np.float64], Any]:
+    """Scales and zero points of blocks along the last axis."""
+    shape, size = numbers(tensor.shape), tensor.quantization.details.blockSize
+    if size <= 0 or shape[-1] % size:
+        raise ValueError(f"blocks of {size} numbers in {shape}")
+    blocks = (*shape[:-1], shape[-1] // size)
+    found = []
+    for part in parts_of_blocks(graph, tensor):
+        values = _stored(model, part).astype(np.float64)
+        if values.size not in (1, math.prod(blocks)):
+            raise ValueError(f"{values.size:,} scales for {math.prod(blocks):,} blocks")
+        found.append(np.broadcast_to(values.reshape(-1), math.prod(blocks)).reshape(blocks).repeat(size, axis=-1))
+    return found[0], found[1] if len(found) > 1 else 0.0
+
+
+def _content(model: Any, tensor: Any) -> NDArray[np.uint8]:
+    content = model.buffers[tensor.buffer].data
+    return np.asarray(() if content is None else content, np.uint8)
+
+
+def _tensor(graph: Any, number: int) -> Any:
+    if not 0 <= number < len(graph.tensors):
+        raise IndexError(f"tensor {number}")
+    return graph.tensors[number]

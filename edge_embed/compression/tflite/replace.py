@@ -1,0 +1,262 @@
+"""Packed tables in the place of the dense ones in a TFLite file that another tool made.
+
+Each operator that looks such a table up (`lookups`) becomes its packed look-up, at the same place, with a
+``BATCH_MATMUL`` behind it where rows are rotated; ``DEQUANTIZE`` before and behind it goes. Output layers that share
+the table (`tied_heads`) become products with its packed rows. Everything else stays as it was: other operators and
+their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.compression.tflite.cleared_tensors import DenseTensors
+from edge_embed.compression.tflite.dense_tables import ForeignTable
+from edge_embed.compression.tflite.foreign_file import ForeignFile, damaged, read_foreign
+from edge_embed.compression.tflite.lookups import Lookup
+from edge_embed.compression.tflite.placed_lookups import Placed
+from edge_embed.compression.tflite.subgraph_calls import numbers, operator_name
+from edge_embed.compression.tflite.tensor_names import ambiguous_names
+from edge_embed.compression.tflite.tied_heads import Head
+from edge_embed.compression.tflite.tied_products import add_head
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import OnWritten, keep_unopened
+from edge_embed.exporters.onnx.names import MANIFEST_KEY
+from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
+from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.manifest import delegate_metadata
+from edge_embed.exporters.tflite.names import LAYOUTS_KEY
+from edge_embed.exporters.tflite.splice import take_over, tensor_at
+from edge_embed.exporters.tflite.table_uses import Layout, add_use, choose_layouts, layouts_json
+from edge_embed.files import StrPath, keep_inputs, new_file
+from edge_embed.fitting.fitted_table import Stored
+from edge_embed.packed.manifest import write_manifest
+from edge_embed.packed.packed_form import PackedTable
+
+
+def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
+    """The tables of a TFLite file, float32 [n, d] by name: the constants that rows are looked up of, dequantised.
+
+    Raises:
+        BadInputError: if the file is missing or damaged.
+        EdgeEmbedError: if the package ai-edge-litert is not installed.
+    """
+    file = read_foreign(Path(path))
+    with damaged(file.path):
+        return {name: table.rows for name, table in file.tables.items()}
+
+
+def replace_tables(
+    source: StrPath, output: StrPath, tables: Mapping[str, PackedTable], tflite_table: str = "auto", force: bool = False
+) -> Mapping[str, Layout]:
+    """Write a TFLite file with packed tables in the place of dense ones.
+
+    Args:
+        source: a TFLite file, of any converter.
+        output: the file to write.
+        tables: packed tables of the same n and d, by the name of the dense one (`read_dense_tables`).
+        tflite_table: as of the export.
+        force: overwrite an existing file.
+
+    Returns:
+        The layout of each table, by the name that it has in the manifest: that of the dense one with a dot for what
+        a manifest cannot hold.
+
+    Raises:
+        BadInputError: if the source is missing or damaged, has no such table, needs one as a whole too, has compressed
+            tables already; if the result does not fit one file.
+        EdgeEmbedError: if the package ai-edge-litert is not installed.
+        OutputError: if the file cannot be written; nothing partial is left.
+    """
+    file = read_foreign(Path(source))
+    keep_inputs([Path(output)], file.files)
+    stored = {name: Stored(packed) for name, packed in tables.items()}
+    return replace_in(file, output, stored, tflite_table, force)
+
+
+def replace_in(
+    file: ForeignFile,
+    output: StrPath,
+    tables: Mapping[str, Stored],
+    tflite_table: str,
+    force: bool,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    on_written: OnWritten = keep_unopened,
+) -> Mapping[str, Layout]:
+    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata.
+
+    ``on_written`` is told the path of the complete file before it gets its name; an error leaves nothing.
+    """
+    content, layouts = packed_content(file, tables, tflite_table, texts)
+    with new_file(output, force=force) as temporary:
+        temporary.write_bytes(content)
+        _attach(file, temporary)
+        on_written(temporary)
+    return layouts
+
+
+def packed_content(
+    file: ForeignFile,
+    tables: Mapping[str, Stored],
+    tflite_table: str,
+    texts: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[memoryview, Mapping[str, Layout]]:
+    """What `replace_in` writes but for the archive behind it, and the layouts."""
+    with damaged(file.path):
+        _check(file, {name: stored.plain for name, stored in tables.items()})
+        names = manifest_names(tables)
+        packed = {names[name]: stored.plain for name, stored in tables.items()}
+        layouts = choose_layouts(packed, tflite_table)
+        builder, metadata = _Replacement(file, tables, names, layouts).run()
+        return builder.pack({MANIFEST_KEY: write_manifest(packed), **metadata, **texts}), layouts
+
+
+def check_dense(file: ForeignFile) -> None:
+    """Refuse a file with packed tables: theirs are not told from the pieces that those are made of."""
+    if any(entry.name == MANIFEST_KEY.encode() for entry in file.model.metadata or ()):
+        raise BadInputError(f"{file.path}: has compressed tables already: replace all at once, in the original file")
+
+
+def _check(file: ForeignFile, tables: Mapping[str, PackedTable]) -> None:
+    check_dense(file)
+    for name, packed in tables.items():
+        if name not in file.tables:
+            known = ", ".join(file.tables) or "none"
+            left = "; ".join(f"{table}: {table.unread}" for table in file.found.values() if table.unread)
+            reason = f"; not {left}" if left else ""
+            raise BadInputError(f"{file.path}: got a table for {name!r:.200}, expected one of: {known}{reason}")
+        got, expected = (packed.num_embeddings, packed.embedding_dim), file.tables[name].shape
+        if got != expected:
+            raise BadInputError(f"table {name}: got packed rows {list(got)}, expected {list(expected)}")
+        if reader := ", ".join(file.tables[name].readers):
+            raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
+
+
+def manifest_names(tables: Iterable[str]) -> dict[str, str]:
+    """Names without what manifests cannot hold: blanks, slashes, what is not ASCII."""
+    names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
+    if len(set(names.values())) < len(names):
+        expected = "expected names that differ by more than blanks and slashes: replace one of them only"
+        raise BadInputError(f"got tables {', '.join(names)}, {expected}")
+    return names
+
+
+class _Replacement:
+    """The model with packed tables."""
+
+    def __init__(
+        self,
+        file: ForeignFile,
+        tables: Mapping[str, Stored],
+        names: Mapping[str, str],
+        layouts: Mapping[str, Layout],
+    ) -> None:
+        self._model, self._tables, self._names, self._layouts = file.model, tables, names, layouts
+        self._builder = ModelBuilder()
+        self._hashes: dict[str, str] = {}
+        self._lines: list[str | None] = []
+        found = [file.found[name] for name in tables]
+        self._lookups = {id(lookup.operator): (table, lookup) for table in found for _, lookup in table.lookups}
+        self._heads = {id(head.operator): (table, head) for table in found for _, head in table.heads}
+        self._sizes = {table.name: tuple(numbers(file.origins.tensor(table.origin).shape)) for table in found}
+        self._clear = DenseTensors(file, found)
+
+    def run(self) -> tuple[ModelBuilder, dict[str, str]]:
+        """The model, and what it says of its tables."""
+        self._clear.run()
+        for number, graph in enumerate(take_over(self._builder, self._model)):
+            self._put_in(graph, f"edge_embed/{number}/")
+        self._builder.adopt(self._model)
+        layouts = layouts_json(self._hashes, self._layouts)
+        ambiguous = ambiguous_names(self._model.subgraphs)
+        lines = (line for line in dict.fromkeys(self._lines) if line and not _values(line) & ambiguous)
+        return self._builder, {LAYOUTS_KEY: layouts, **delegate_metadata(lines)}
+
+    def _put_in(self, graph: Any, prefix: str) -> None:
+        """Rebuild the operators of a subgraph in their order, packed look-ups in the place of the dense ones."""
+        operators, graph.operators = graph.operators, []
+        gone, results = self._gone(graph, operators)
+        added = Graph(self._builder, graph, prefix)
+        for operator in operators:
+            if id(operator) in self._lookups:
+                table, lookup = self._lookups[id(operator)]
+                self._look_up(added, graph, table, lookup, results.get(id(operator), lookup.result))
+            elif id(operator) in self._heads:
+                self._multiply(added, graph, *self._heads[id(operator)])
+            elif id(operator) not in gone:
+                graph.operators.append(operator)
+        self._hashes |= added.hashes
+
+    def _gone(self, graph: Any, operators: Sequence[Any]) -> tuple[set[int], dict[int, int]]:
+        """Operators of a subgraph that no one needs any more, and results of look-ups that are not what they made.
+
+        ``DEQUANTIZE`` behind the look-up of a quantised table goes where nothing else takes the quantised rows.
+        """
+        given = numbers(graph.outputs)
+        results = {}
+        gone = {id(operator) for operator in operators if self._clear.makes_none(graph, operator)}
+        for operator in operators:
+            if id(operator) not in self._lookups:
+                continue
+            _, lookup = self._lookups[id(operator)]
+            takers = [each for each in operators if lookup.result in numbers(each.inputs)]
+            if lookup.result not in given and [operator_name(self._model, each) for each in takers] == ["DEQUANTIZE"]:
+                results[id(operator)] = numbers(takers[0].outputs)[0]
+                gone.add(id(takers[0]))
+        kept = [each for each in operators if id(each) not in {*gone, *self._lookups}]
+        needed = {*given, *(tensor for each in kept for tensor in numbers(each.inputs))}
+        hot = [lookup.one_hot for _, lookup in self._lookups.values() if lookup.one_hot is not None]
+        gone |= {id(each) for each in hot if not needed & set(numbers(each.outputs))}
+        return gone, results
+
+    def _multiply(self, added: Graph, graph: Any, table: ForeignTable, head: Head) -> None:
+        """Add the product with all rows of a table."""
+        own = self._names[table.name]
+        layout = self._layouts[own].name
+        made, line = add_head(added, graph, head, own, self._tables[table.name], layout)
+        self._end(graph, made, head.result, line)
+
+    def _look_up(self, added: Graph, graph: Any, table: ForeignTable, lookup: Lookup, result: int) -> None:
+        """Add the look-up of a table."""
+        own, stored = self._names[table.name], self._tables[table.name]
+        placed = Placed(added, graph, lookup, self._sizes[table.name])
+        ids = placed.ids()
+        (made,), line = add_use(added, "rows", own, stored.plain, self._layouts[own].name, [ids])
+        made = added.cast(made, "float32")
+        if stored.rotation is not None:
+            rotation = added.constant(stored.rotation, stored.rotation.dtype.name)
+            made = added.rows_times(made, added.cast(rotation, "float32"))
+        self._end(graph, placed.result(made, ids, tensor_at(graph, result).dtype), result, line)
+
+    def _end(self, graph: Any, made: Tensor, result: int, line: str | None) -> None:
+        """Let the last operator give the tensor that the dense one gave."""
+        graph.operators[-1].outputs = [result]
+        del graph.tensors[made.index]  # the last one
+        kept = graph.tensors[result]
+        if result not in graph.outputs:
+            kept.name = made.name.encode()  # which no other subgraph has, so the delegate knows it
+        elif line is not None:
+            name_kept = kept.name.decode()
+            line = None if " " in name_kept else line.replace(f" output={made.name} ", f" output={name_kept} ")
+        self._lines.append(line)
+
+
+def _values(line: str) -> set[str]:
+    """What a line of the delegate says, names of tensors among it, which it looks for in all subgraphs."""
+    return {word.partition("=")[2] for word in line.split()}
+
+
+def _attach(file: ForeignFile, path: Path) -> None:
+    """Put the archive behind the model again."""
+    entries, comment = file.attached
+    if entries:
+        with zipfile.ZipFile(path, "a") as archive:
+            for entry, content in entries:
+                archive.writestr(entry, content)
+            archive.comment = comment

@@ -1,0 +1,99 @@
+"""Tables whose rows have scales in ONNX: nodes ``edge_embed::<X>Scaled...`` around plain nodes, which do the work.
+
+    ids, <tensors>, row_scale_codes uint8 [n], row_scales float32 [S]     ->  rows float32 [*ids, d]
+    hidden [*, d], <tensors>, row_scale_codes, row_scales                 ->  logits [*, n]
+
+    row(id) = row_scales[row_scale_codes[id]] * plain_row(id)[: d]        logits[*, id] = the same scale * plain_logits
+
+No library has kernels for these nodes: a runtime always takes their bodies, and for the plain nodes in them the kernels
+of a library that is registered, else their bodies. Where rows have no scales, but the last group is narrower, the two
+tensors are left out, and ``unused_columns`` of each plain row are cut off; hidden states get zeros in their place. Bags
+are made from rows.
+"""
+
+from collections.abc import Mapping
+
+from edge_embed.exporters.onnx import topk
+from edge_embed.exporters.onnx.folding_barrier import NOTHING
+from edge_embed.packed.packed_form import Use
+
+PLAIN_USES: Mapping[Use, Use] = {"rows": "rows", "logits": "logits", "topk": "logits"}
+"""For each use that of the plain table that its body calls; bags are not among them."""
+
+# Ids are not checked again: a plain row that does not exist is refused.
+_ROWS = """
+  plain_rows = {node} (ids, {tensors})
+  zero = Constant <value_int: int = 0> ()
+  minus_1 = Constant <value_ints: ints = [-1]> ()
+  unused = Constant <value_int: int = @unused_columns> ()
+  is_narrow = Greater (unused, zero)
+  narrow_rows = If (is_narrow) <
+    then_branch = cut () => (cut_rows) {{
+      zero_1d = Unsqueeze (zero, minus_1)
+      unused_1d = Unsqueeze (unused, minus_1)
+      end = Neg (unused_1d)
+      cut_rows = Slice (plain_rows, zero_1d, end, minus_1)
+    }},
+    else_branch = whole () => (whole_rows) {{
+      whole_rows = Identity (plain_rows)
+    }}
+  >
+"""
+_SCALED_ROWS = """
+  wide_rows = Cast <to: int = 1> (narrow_rows)
+  code = Gather (row_scale_codes, ids)
+  place = Cast <to: int = 6> (code)
+  scale = Gather (row_scales, place)
+  scale_column = Unsqueeze (scale, minus_1)
+  rows = Mul (wide_rows, scale_column)
+"""
+
+# padding of ``Pad``: how many zeros before and after, for each axis. Casts are in the branches: in front of them, ONNX
+# Runtime 1.31 removes one that changes nothing, and warns that it cannot rename what the branches read.
+_LOGITS = """
+{nothing}
+  zero = Constant <value_int: int = 0> ()
+  unused = Constant <value_int: int = @unused_columns> ()
+  is_narrow = Greater (unused, zero)
+  states = If (is_narrow) <
+    then_branch = fill () => (filled) {{
+      axes = Shape (hidden)
+      axes_shape = Shape (axes)
+      both = Add (axes_shape, axes_shape)
+      other_axes = Sub (both, one_1d)
+      no_padding = Expand (zero, other_axes)
+      unused_1d = Unsqueeze (unused, zero_1d)
+      padding = Concat <axis: int = 0> (no_padding, unused_1d)
+      wide_hidden = Cast <to: int = 1> (hidden)
+      filled = Pad (wide_hidden, padding)
+    }},
+    else_branch = keep_states () => (same) {{
+      same = Cast <to: int = 1> (hidden)
+    }}
+  >
+  plain_logits = {node} (states, {tensors})
+"""
+_SCALED_LOGITS = """
+  num_codes_1d = Shape (row_scale_codes)
+  codes_now = Add (num_codes_1d, nothing_1d)
+  every_code = Expand (row_scale_codes, codes_now)
+  places = Cast <to: int = 6> (every_code)
+  scales = Gather (row_scales, places)
+  wide_logits = Mul (plain_logits, scales)
+"""
+_LIKE_HIDDEN = """
+  by_id = CastLike ({logits}, hidden)
+  shape = Shape (by_id)
+"""
+
+
+def body(use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
+    """Nodes of the function, as `edge_embed.exporters.onnx.method.Around.body`."""
+    if use == "rows":
+        text = _ROWS + (_SCALED_ROWS if own else "  rows = Identity (narrow_rows)")
+    else:
+        text = _LOGITS + (_SCALED_LOGITS if own else "") + _LIKE_HIDDEN
+        text += topk.OF_LOGITS if use == "topk" else "  logits = Identity (by_id)"
+    logits = "wide_logits" if own else "plain_logits"
+    nothing = NOTHING.format(tensor="hidden")
+    return text.format(node=node, tensors=", ".join(tensors), nothing=nothing, logits=logits)

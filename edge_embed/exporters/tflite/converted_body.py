@@ -1,0 +1,107 @@
+"""Converts the body of a program, all but its tables, with litert-torch: a signature for each size, weights shared."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.exporters.tflite.cut_tables import CutProgram
+from edge_embed.exporters.tflite.signatures import not_at
+from edge_embed.ops import recurrent
+from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
+from edge_embed.quiet import silence
+
+# What the converter's compiler says, without the place in the source of the model, which may stand on either side.
+_FAILURE = re.compile(r"(?:^|\s)error: (?:.*:\d+:\d+\)*: )?(.+)")
+
+
+def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
+    """The body as a TFLite file: in every signature ``args_<i>`` are inputs and given values, ``output_<i>`` made ones.
+
+    Args:
+        cut: the program.
+        body: that of it; its recurrent layers are unrolled in place.
+        signatures: sizes of the dynamic dimensions, by the name of the signature.
+
+    Raises:
+        BadInputError: if the converter has no equivalent for an operator, or the program does not run at a size.
+        EdgeEmbedError: if litert-torch is not installed.
+    """
+    converter: Any = _load_converter()
+    _unroll_recurrence(body)
+    for name, sizes in signatures.items():
+        converter = converter.signature(name, body, sample_arguments(cut, sizes))
+    try:
+        with silence(), TemporaryDirectory() as folder:
+            path = Path(folder) / "body.tflite"
+            converter.convert().export(str(path))
+            return path.read_bytes()
+    except Exception as error:  # whatever the converter raises
+        reason = _FAILURE.search(str(error))
+        why = f"{reason[1]:.300}" if reason else one_line(error)
+        raise BadInputError(f"the model cannot be expressed in TFLite: {why}; use --target onnx") from error
+
+
+def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
+    """Zeros of the types and sizes of the inputs, and of what the tables give for inputs of those sizes.
+
+    Raises:
+        BadInputError: if the program does not run at these sizes.
+    """
+    program = cut.lowered.program
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            inputs = [torch.zeros(declared.sizes(sizes), dtype=declared.dtype) for declared in program.inputs]
+            values = _GivenValues(cut)
+            values.run(*inputs)
+    except DynamicOutputShapeException as error:
+        raise BadInputError(
+            f"the operator {error.func} gives a tensor whose size depends on values, which TFLite cannot: "
+            "remove it from the model, or use --target onnx"
+        ) from error
+    except Exception as error:  # whatever its operators raise
+        raise not_at(sizes, error) from error
+    fakes = [*inputs, *(values.found[value.name] for value in cut.given)]
+    return tuple(torch.zeros(fake.shape, dtype=fake.dtype) for fake in fakes)
+
+
+class _GivenValues(ProgramInterpreter):
+    """Runs the whole program and keeps what its tables give."""
+
+    def __init__(self, cut: CutProgram) -> None:
+        super().__init__(cut.lowered.program.module)
+        self._names = {value.name for value in cut.given}
+        self.found: dict[str, Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node."""
+        result = super().run_node(n)
+        if n.name in self._names:
+            self.found[n.name] = result
+        return result
+
+
+def _unroll_recurrence(body: ProgramModule) -> None:
+    """Recurrent layers step by step: a length is fixed here anyway."""
+    plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
+    for node in body.graph.nodes:
+        node.target = plain.get(node.target, node.target)
+
+
+def _load_converter() -> Any:
+    try:
+        with silence():
+            import litert_torch  # noqa: PLC0415
+    except ImportError as error:
+        raise EdgeEmbedError(
+            "a model that does more than looking up rows and reducing bags is converted with the package litert-torch, "
+            'which is not installed: pip install "edge-embed[tflite-models]", or use --target onnx'
+        ) from error
+    return litert_torch

@@ -1,0 +1,47 @@
+"""The manifest of the delegate: the tensors that are inputs, output and table of each use (runtime_ops/README.md)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from edge_embed.exporters.tflite.graph import Tensor
+from edge_embed.exporters.tflite.method import Fields
+from edge_embed.exporters.tflite.names import DELEGATE_KEY
+from edge_embed.packed.bag import MODES
+from edge_embed.packed.packed_form import PackedTable, Use
+
+_HEADER = "edge_embed 1"
+_INTEGERS, _FLOATS = ("int32", "int64"), ("float32",)
+_TYPES: Mapping[str, tuple[str, ...]] = {"ids": _INTEGERS, "offsets": _INTEGERS, "output_ids": _INTEGERS}
+
+
+def delegate_metadata(lines: Iterable[str | None]) -> Mapping[str, str]:
+    """What a file says to the delegate, from the lines of its uses."""
+    return {DELEGATE_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
+
+
+def manifest_line(use: Use, packed: PackedTable, said: Mapping[str, Any], fields: Fields | None) -> str | None:
+    """The line of one use, None where no kernel takes its place.
+
+    Args:
+        use: of the table.
+        packed: the table.
+        said: inputs, outputs and literals, by the names of the manifest; None for what is left out.
+        fields: what the method says of the table.
+    """
+    tensors = {name: value for name, value in said.items() if isinstance(value, Tensor)}
+    if fields is None or any(tensor.dtype not in _TYPES.get(name, _FLOATS) for name, tensor in tensors.items()):
+        return None
+    padding = -1 if packed.padding_idx is None else packed.padding_idx
+    every = {**said, **fields, "num_embeddings": packed.num_embeddings, "padding_idx": padding}
+    words = [f"{name}={_spelled(value)}" for name, value in every.items() if value is not None]
+    if any(len(word.split()) > 1 for word in words):  # a name with a blank cannot be written
+        return None
+    return " ".join((use, packed.method, *words))
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return value.name
+    if value in MODES:
+        return str(MODES.index(value))
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

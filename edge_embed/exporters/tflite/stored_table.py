@@ -1,0 +1,38 @@
+"""The tensors of one table in a file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.packed.stored_names import stored_name
+
+
+class StoredTable:
+    """The tensors of a table; what a layout adds at their ends is left out.
+
+    Args:
+        tensors: bytes of the constants of the file, uint8 [bytes] by name.
+        table: its name.
+    """
+
+    def __init__(self, tensors: Mapping[str, NDArray[np.uint8]], table: str) -> None:
+        self._tensors, self._table = tensors, table
+
+    def get(self, tensor: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The first numbers of a tensor."""
+        kind = np.dtype(dtype).newbyteorder("<")
+        nbytes = int(np.prod(shape, dtype=object)) * kind.itemsize
+        return np.frombuffer(self._bytes(tensor)[:nbytes].tobytes(), kind).reshape(shape)
+
+    def has(self, tensor: str) -> bool:
+        """Whether it is there."""
+        return stored_name(self._table, tensor) in self._tensors
+
+    def nbytes(self, tensor: str) -> int:
+        """Of a whole tensor."""
+        return self._bytes(tensor).nbytes
+
+    def _bytes(self, tensor: str) -> NDArray[np.uint8]:
+        return self._tensors[stored_name(self._table, tensor)]

@@ -1,0 +1,167 @@
+"""Whole models in TFLite: the body, converted by litert-torch, with tables put in; one subgraph for each signature.
+
+A converted body has fixed sizes, so each signature is for one size of every dynamic dimension. All of them share the
+weights and the tables. Inputs have the types of the model; whatever integers the body computes with are int32.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from edge_embed.errors import BadInputError
+from edge_embed.exporters.tflite.converted_body import convert_body
+from edge_embed.exporters.tflite.cut_tables import CutProgram, Value, cut_program
+from edge_embed.exporters.tflite.flatbuffer import ModelBuilder, operator_names
+from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.portable import not_portable
+from edge_embed.exporters.tflite.splice import connect, in_order, take_over, tensor_at
+from edge_embed.exporters.tflite.table_uses import Layout, add_use
+from edge_embed.exporters.tflite.translated import Translated
+from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.program.program import Sizes, dtype_name
+
+
+def translate_whole(
+    lowered: LoweredProgram, layouts: Mapping[str, Layout], signatures: Mapping[str, Sizes]
+) -> Translated:
+    """A program with a subgraph for each signature.
+
+    Args:
+        lowered: the program.
+        layouts: of its tables.
+        signatures: sizes of all dynamic dimensions, by the name of the signature.
+
+    Raises:
+        BadInputError: if an operator has no equivalent in TFLite, or the program does not run at a size.
+        EdgeEmbedError: if litert-torch is not installed.
+    """
+    cut, builder, parts = cut_program(lowered), ModelBuilder(), list[_Part]()
+    for name, (subgraph, numbers) in _subgraphs(cut, builder, signatures).items():
+        part = _Part(cut, builder, subgraph, numbers, f"{name}/" if len(signatures) > 1 else "")
+        part.add_inputs(signatures[name])
+        part.add_tables(layouts)
+        part.graph.end(name, part.inputs, part.outputs)
+        parts.append(part)
+    hashes = {tensor: digest for part in parts for tensor, digest in part.graph.hashes.items()}
+    return Translated(builder, hashes, [line for part in parts for line in part.delegate], _shapes(parts), signatures)
+
+
+def _subgraphs(
+    cut: CutProgram, builder: ModelBuilder, signatures: Mapping[str, Sizes]
+) -> dict[str, tuple[Any, dict[Value, int]]]:
+    """The converted body for each signature, and the tensors in it that hold inputs, given values and made ones."""
+    if cut.body is None:
+        return {name: (None, {}) for name in signatures}
+    model = builder.schema.ModelT.InitFromPackedBuf(convert_body(cut, cut.body, signatures), 0)
+    _check_operators(model)
+    taken, values = take_over(builder, model), [*cut.inputs, *cut.given, *cut.made]
+    found = {}
+    for signature in model.signatureDefs:
+        numbers = [*in_order(signature.inputs), *in_order(signature.outputs)]
+        found[signature.signatureKey.decode()] = taken[signature.subgraphIndex], dict(zip(values, numbers, strict=True))
+    return found
+
+
+def _check_operators(model: Any) -> None:
+    codes = (max(code.builtinCode, code.deprecatedBuiltinCode) for code in model.operatorCodes)
+    if found := not_portable(operator_names()[code] for code in codes):
+        raise BadInputError(
+            f"the model needs the operators {', '.join(found)}, which not every runtime of TFLite has: "
+            "use --target onnx"
+        )
+
+
+class _Part:
+    """One subgraph; its tensors by the values that they hold."""
+
+    def __init__(
+        self, cut: CutProgram, builder: ModelBuilder, subgraph: Any, numbers: Mapping[Value, int], prefix: str
+    ) -> None:
+        self.graph, self.delegate = Graph(builder, subgraph, prefix), list[str | None]()
+        self._cut, self._prefix = cut, prefix
+        self._subgraph, self._numbers = subgraph, numbers
+        self._tensors: dict[Value, Tensor] = {}
+        self._named_tensors: dict[int, Tensor] = {}
+        self._made: dict[int, Tensor] = {}  # in place of tensors of the body: by tables, or of another type
+        for tensor in () if subgraph is None else subgraph.tensors:
+            tensor.name = prefix.encode() + tensor.name
+
+    def add_inputs(self, sizes: Sizes) -> None:
+        """Name the inputs as the program does; where there is no body, make them."""
+        for value, declared in zip(self._cut.inputs, self._cut.lowered.program.inputs, strict=True):
+            dtype, shape = dtype_name(declared.dtype), declared.sizes(sizes)
+            number = self._numbers.get(value)
+            if number is not None and tensor_at(self._subgraph, number).dtype == dtype:
+                self._tensors[value] = self._named(value, declared.name)
+                continue
+            # The converter makes int64 int32. Tables take ids as they are; no other integer may wrap around unseen.
+            self._tensors[value] = self.graph.input(declared.name, dtype, shape)
+            if number is not None and self._is_read(number):
+                self._made[number] = self.graph.narrowed(self._tensors[value])
+
+    def add_tables(self, layouts: Mapping[str, Layout]) -> None:
+        """Add all uses of tables, and give what they make to the body."""
+        for cut in self._cut.cuts:
+            packed, leading = self._cut.lowered.tables[cut.table], [self._argument(given) for given in cut.leading]
+            results, line = add_use(self.graph, cut.call.use, cut.table, packed, layouts[cut.table].name, leading)
+            self.delegate.append(line)
+            for value, result in zip(cut.results, results, strict=True):
+                if value is None:
+                    continue
+                self._tensors[value] = result
+                if value in self._numbers:
+                    self._made[self._numbers[value]] = result
+        if self._subgraph is not None:
+            connect(self._subgraph, {number: made.index for number, made in self._made.items()})
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """By name."""
+        names = [declared.name for declared in self._cut.lowered.program.inputs]
+        return dict(zip(names, map(self._tensor, self._cut.inputs), strict=True))
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """By name."""
+        return dict(zip(self._cut.lowered.program.output_names, map(self._tensor, self._cut.outputs), strict=True))
+
+    def _is_read(self, number: int) -> bool:
+        """Whether the body computes with an input, or gives it back: a cast to int32 does nothing there."""
+        given_back = list(self._numbers.values()).count(number) > 1
+        return given_back or any(number in operator.inputs for operator in self._subgraph.operators)
+
+    def _argument(self, given: Any) -> Any:
+        if isinstance(given, Value):
+            return self._tensor(given)
+        return self.graph.constant(given.numpy(), "float32") if isinstance(given, torch.Tensor) else given
+
+    def _tensor(self, value: Value) -> Tensor:
+        if value not in self._tensors:
+            self._tensors[value] = self._named(value, self._prefix + value.name)
+        return self._tensors[value]
+
+    def _named(self, value: Value, name: str) -> Tensor:
+        """The tensor of a value, under a name that the manifest of the delegate can hold.
+
+        Two values may share it: where a body adds zeros, the converter leaves out what it adds them to.
+        """
+        number = self._numbers[value]
+        if number in self._made:
+            return self._made[number]
+        if number not in self._named_tensors:
+            self._subgraph.tensors[number].name = name.encode()
+            self._named_tensors[number] = tensor_at(self._subgraph, number)
+        return self._named_tensors[number]
+
+
+def _shapes(parts: Iterable[_Part]) -> dict[str, list[str]]:
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for part in parts:
+        for name, tensor in [*part.inputs.items(), *part.outputs.items()]:
+            shapes.setdefault(name, []).append(tensor.shape)
+    return {name: [_spelled(sizes) for sizes in zip(*found, strict=True)] for name, found in shapes.items()}
+
+
+def _spelled(sizes: Iterable[int]) -> str:
+    return " or ".join(map(str, dict.fromkeys(sizes)))

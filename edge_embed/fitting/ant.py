@@ -1,0 +1,236 @@
+"""ANT from a table that is trained already: sparse coding with weights that are not negative.
+
+    E ~ T A        T >= 0 sparse [n, A], A anchors [A, d]        min sum_i c_i ||E_i - T_i A||^2
+
+Anchors are learned from a sample of the rows, by turns with the rows' weights (`edge_embed.fitting.dictionary`);
+then the weights of all rows are found (`edge_embed.fitting.sparse_codes`), block by block. The table may be larger
+than the memory, which holds the sample, the nonzeros and two matrices [A, A].
+
+Sources: of the form "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1); of
+how it is found, those of the two modules.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
+from edge_embed.fitting.dictionary import learn, row_blocks
+from edge_embed.fitting.processes import ALONE, Arrays, Processes
+from edge_embed.fitting.setting import FittingMethod, Setting, Types, has_room
+from edge_embed.fitting.sparse_codes import Codes, Dictionary, encode, price_of
+from edge_embed.layers.ant import ANTEmbedding
+from edge_embed.layers.table import checked_count, checked_padding, is_number
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.ant_shape import MAX_NONZEROS, ANTShape, anchor_id_type
+
+SAMPLE = 1 << 15  # rows that anchors are learned from, and more where there are
+_ROWS_PER_ANCHOR = 16  # many anchors
+_LARGEST_SCALE = 2.0**126  # so that anchors are float32
+_MOST = 2  # times the mean: the weights of one row. Three times the mean gain 0.7 % of the error, in twice the time
+_ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
+_FEWER = 0.9  # of the weights with twice as many anchors bring rows nearer
+_SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
+_SPARSE = 8  # weights of a row of ANT, at most, or as many columns for each: with more its lookup takes long
+
+
+def fit(
+    weight: Weight,
+    num_anchors: int,
+    nonzeros: float,
+    padding_idx: int | None = None,
+    *,
+    counts: Tensor | None = None,
+    trainable: bool = False,
+    turns: int = 20,
+    seed: int = 0,
+    kept: Kept = NOTHING,
+    on_block: Callable[[int], None] = lambda rows: None,
+    processes: Processes = ALONE,
+) -> ANTEmbedding:
+    """An `ANTEmbedding` near to a dense table.
+
+    The weights are shared out: a row that gains more by one more weight gets it, up to twice the mean, and one that
+    gains least may stay without any, which makes it zero.
+
+    Args:
+        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
+        num_anchors: A.
+        nonzeros: how many weights above zero a row has on average, at most; above 0. In tables of more than 32,768
+            rows, and of more than 16 A, the mean is right on a sample of so many rows, and for all to about 1 %. A row
+            never needs more than A or d.
+        padding_idx: this row is taken as zero, whatever it holds, and stays so.
+        counts: c, how often each token comes up, numbers [n] >= 0: anchors suit frequent rows more. By default all
+            rows count alike.
+        trainable: give a layer that goes on learning, with all n A entries of the transform (mostly zero), rather
+            than one that is frozen.
+        turns: how many times anchors and weights are found from one another; a few of them show what more will bring.
+        seed: of all that is drawn; 0 or more.
+        kept: where finished parts are kept and taken from, by default nowhere.
+        on_block: told the rows that are done, after each block of rows (0 while anchors are learned).
+        processes: who shares the rows, by default this process alone.
+
+    Returns:
+        A float32 layer on the CPU.
+
+    Raises:
+        BadInputError: for impossible sizes or counts, more nonzeros than can be stored, or numbers that float32 cannot
+            hold; it names the row.
+    """
+    checked_count("num_anchors", num_anchors)
+    checked_count("turns", turns)
+    checked_count("seed", seed, least=0)
+    padding_idx = checked_padding(padding_idx, table_size(weight)[0])
+    table = DenseTable(weight, padding_idx, processes=processes)
+    most = _most(table, num_anchors, nonzeros)
+    weights = row_weights(counts, table.num_embeddings, padding_idx)
+    sizes = num_anchors, most, nonzeros
+    kept = kept.of_table(table, weights, "ant", *sizes, turns, seed)
+    found = kept("anchors", lambda: _learned(table, weights, *sizes, turns, seed, lambda: on_block(0)))
+    anchors, scale = torch.from_numpy(found["anchors"]), _scale(table)
+    encoded = partial(_encoded, dictionary=_dictionary(anchors, scale), most=most, price=float(found["price"][0]))
+
+    def of_parts(parts: Sequence[slice]) -> Arrays:
+        return _sparse_rows(encoded(table.block(part) / scale for part in parts), num_anchors)
+
+    def of_block(place: slice) -> Arrays:
+        parts = row_blocks(place.stop - place.start, num_anchors, table.embedding_dim, most)
+        return processes.joined([slice(place.start + part.start, place.start + part.stop) for part in parts], of_parts)
+
+    blocks = []
+    for place in table.places(table.num_embeddings):
+        blocks.append(kept(f"weights {place.start}", partial(of_block, place)))
+        on_block(place.stop)
+    packed = _packed(blocks, anchors, padding_idx)
+    return _trainable(packed) if trainable else ANTEmbedding.from_packed(packed)
+
+
+def _most(table: DenseTable, num_anchors: int, nonzeros: float) -> int:
+    """How many weights one row may have."""
+    if not is_number(nonzeros) or not 0 < nonzeros < math.inf:
+        raise BadInputError(f"nonzeros must be a finite number above 0, the weights of a row, got {nonzeros!r:.80}")
+    most = min(math.ceil(_MOST * nonzeros), num_anchors, table.embedding_dim)
+    total = table.num_embeddings * min(nonzeros, most)
+    if total > MAX_NONZEROS:
+        raise BadInputError(f"nonzeros: got {total:.4g} in all rows, expected at most {MAX_NONZEROS}; give fewer a row")
+    return most
+
+
+def _learned(
+    table: DenseTable,
+    weights: Tensor,
+    num_anchors: int,
+    most: int,
+    nonzeros: float,
+    turns: int,
+    seed: int,
+    on_block: Callable[[], None],
+) -> Arrays:
+    """Anchors as they are stored, and the price of a weight with which rows have as many as they may."""
+    random, scale, processes = np.random.default_rng(seed), _scale(table), table.processes
+    learning = num_anchors, most, nonzeros, turns, random, on_block, processes
+    size = min(max(SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
+    ids, drawn_weights = _drawn(weights, size, random)
+    learned = learn(table.rows(ids) / scale, drawn_weights, *learning)
+    anchors = processes.same(lambda: (learned * scale).float().numpy())  # each has solved for them by itself
+    evenly = table.rows(torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))) / scale
+    dictionary = _dictionary(torch.from_numpy(anchors), scale)
+
+    def errors_of(parts: Sequence[slice]) -> Arrays:
+        tried = _encoded((evenly[part] for part in parts), dictionary, most, price=0.0)
+        return {"errors": np.concatenate([codes.errors.numpy() for codes in tried])}
+
+    errors = processes.joined(list(row_blocks(size, num_anchors, table.embedding_dim, most)), errors_of)["errors"]
+    return {"anchors": anchors, "price": np.array([price_of(torch.from_numpy(errors), nonzeros)])}
+
+
+def _drawn(counts: Tensor, size: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Different rows to learn from, and how much each counts: int64 [m], float64 [m]."""
+    if len(counts) <= size:
+        ids = counts.nonzero().flatten()
+        return ids, counts[ids]
+    drawn, times = np.unique(random.choice(len(counts), size, p=(counts / counts.sum()).numpy()), return_counts=True)
+    return torch.from_numpy(drawn), torch.from_numpy(times).double()
+
+
+def _scale(table: DenseTable) -> float:
+    """A power of two near to the length of a row, which anchors get, so that weights are near to 1."""
+    if not table.energy:
+        return 1.0
+    return min(2.0 ** round(math.log2(table.energy / table.num_embeddings) / 2), _LARGEST_SCALE)
+
+
+def _dictionary(anchors: Tensor, scale: float) -> Dictionary:
+    """Of anchors as they are stored."""
+    return Dictionary(anchors.double() / scale)
+
+
+def _encoded(parts: Iterable[Tensor], dictionary: Dictionary, most: int, price: float) -> Iterator[Codes]:
+    return (encode(rows, dictionary, most, price) for rows in parts)
+
+
+def _sparse_rows(codes: Iterable[Codes], num_anchors: int) -> Arrays:
+    """How many weights each row has, their anchors, rising, and the weights."""
+    counts, anchor_ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
+    for block in codes:
+        used = block.weights.float() > 0  # some round to zero
+        order = block.anchor_ids.masked_fill(~used, num_anchors).argsort(dim=1)
+        used = used.gather(1, order)
+        anchor_ids.append(block.anchor_ids.gather(1, order)[used])
+        weights.append(block.weights.gather(1, order)[used].float())
+        counts.append(used.sum(1))
+    return {
+        "counts": torch.cat(counts).numpy(),
+        "anchor_ids": torch.cat(anchor_ids).numpy().astype(anchor_id_type(num_anchors)),
+        "weights": torch.cat(weights).numpy(),
+    }
+
+
+def _packed(blocks: Sequence[Arrays], anchors: Tensor, padding_idx: int | None) -> PackedANT:
+    joined = {name: np.concatenate([block[name] for block in blocks]) for name in ("counts", "anchor_ids", "weights")}
+    offsets = np.concatenate([[0], joined["counts"]]).cumsum()
+    if offsets[-1] > MAX_NONZEROS:
+        raise BadInputError(
+            f"nonzeros: got {offsets[-1]} in all rows, expected at most {MAX_NONZEROS}; give fewer a row"
+        )
+    csr = offsets.astype(np.int32), joined["anchor_ids"], joined["weights"], np.ones(1, np.float32)
+    return PackedANT(*csr, anchors.numpy(), padding_idx)
+
+
+def _trainable(packed: PackedANT) -> ANTEmbedding:
+    n, (num_anchors, dim) = packed.num_embeddings, packed.anchors.shape
+    layer = ANTEmbedding(n, dim, num_anchors, packed.padding_idx, device="meta", dtype=torch.float32)
+    layer.to_empty(device="cpu")
+    entries = np.arange(n).repeat(np.diff(packed.row_offsets)), packed.anchor_ids.astype(np.int64)
+    with torch.no_grad():
+        layer.anchors.copy_(torch.from_numpy(packed.anchors))
+        layer.transform.zero_()[entries] = torch.from_numpy(packed.weights)
+    return layer
+
+
+def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    """Numbers of anchors of which twice as many would cost a tenth of the weights: up to there more of them pay."""
+    stored = {"weight_type": types["weight_type"], "value_type": types["value_type"]}
+
+    def nonzeros(num_anchors: int) -> float:
+        if not has_room(num_anchors, dim, nbytes, stored["value_type"]):
+            return 0
+        without, with_one = (ANTShape(n, dim, num_anchors, each, **stored).nbytes for each in (0, n))
+        room = (nbytes - without) / (with_one - without) * (_SAMPLED if n > SAMPLE else 1)
+        most = min(num_anchors, dim, max(_SPARSE, dim // _SPARSE))
+        return most if room >= most else math.floor(10 * room) / 10
+
+    sizes = [(num_anchors, nonzeros(num_anchors)) for num_anchors in _ANCHORS]
+    for (num_anchors, each), (_, of_more) in pairwise([*sizes, (0, 0)]):
+        if each >= 1 and of_more < _FEWER * each:
+            yield Setting("ant", {"num_anchors": num_anchors, "nonzeros": each}, stored)
+
+
+ANT = FittingMethod(fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _within, draft={"turns": 5})

@@ -1,0 +1,139 @@
+"""Anchors of which given rows are sparse combinations: found by turns with the combinations.
+
+    min over A and T >= 0 of    sum_i c_i ||E_i - T_i A||^2        T found by `sparse_codes`, then A by least squares
+
+Source: the method of optimal directions; Engan, Aase and Husoy, "Method of optimal directions for frame design" (ICASSP
+1999). As in Aharon, Elad and Bruckstein, "K-SVD" (IEEE Transactions on Signal Processing, 2006), anchors that are used
+little become rows that are fitted badly: here by chance, as in k-means++, so that odd rows do not become all of them.
+
+In place of scikit-learn's MiniBatchDictionaryLearning(positive_code=True): on the trained table 10,000 x 100 of a
+language model, 200 anchors and 4 weights a row, its anchors left 0.571 of the norm (in 21 s, alpha chosen by hand;
+with its own weights, 6 a row, 0.663), these leave 0.570 at a higher mean cosine, 0.803 to 0.779, for a number of
+weights that can be named. Anchors in pairs of both signs: 0.602.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edge_embed.fitting.processes import ALONE, Arrays, Processes
+from edge_embed.fitting.sparse_codes import Dictionary, encode, price_of
+
+_RENEWING = 0.7  # of the turns
+_RENEWED = 0.05  # of the anchors, after each: tables that are made from anchors often come out nearer so
+_RIDGE = 1e-4  # of a mean anchor's use: how much an anchor stays as it was
+_BLOCK_NUMBERS = 1 << 22
+
+
+def learn(
+    rows: Tensor,
+    row_weights: Tensor,
+    num_anchors: int,
+    most: int,
+    nonzeros: float,
+    turns: int,
+    random: np.random.Generator,
+    on_block: Callable[[], None],
+    processes: Processes = ALONE,
+) -> Tensor:
+    """Anchors float64 [A, d] of length 1.
+
+    Args:
+        rows: float64 [m, d].
+        row_weights: c, float64 [m], >= 0 and not all zero.
+        num_anchors: A.
+        most: K, the most weights of a row.
+        nonzeros: how many a row has on average.
+        turns: how many times anchors move.
+        random: which rows are the first anchors.
+        on_block: called after every block of rows.
+        processes: who shares the rows; each finds the anchors from all combinations.
+    """
+    anchors = _first(rows, num_anchors, random)
+    price = 0.0
+    for turn in range(turns if rows.any() else 0):
+        is_renewing = turn < _RENEWING * turns
+        room = min(math.ceil(nonzeros), most) if is_renewing else most  # more take longer, and are worth nothing yet
+        parts = list(row_blocks(len(rows), num_anchors, anchors.shape[1], room))
+        encoded = partial(_encoded, rows, row_weights, Dictionary(anchors), room, price, on_block)
+        found = {name: torch.from_numpy(array) for name, array in processes.joined(parts, encoded).items()}
+        products = rows.new_zeros(num_anchors, num_anchors)
+        targets = rows.new_zeros(anchors.shape)
+        for part in parts:
+            codes = found["anchor_ids"][part], found["weights"][part]
+            _sum_up(products, targets, rows[part], *codes, row_weights[part])
+        price = price_of(found["errors"], nonzeros)
+        use = products.diagonal().clone()
+        least = math.ceil(_RENEWED * num_anchors) if is_renewing else 0
+        anchors = _replaced(_moved(anchors, products, targets), use, least, rows, found["left"], random)
+    return anchors
+
+
+def row_blocks(count: int, num_anchors: int, dim: int, most: int) -> Iterator[slice]:
+    """Rows to encode at a time."""
+    step = max(1, _BLOCK_NUMBERS // (num_anchors + most * (dim + most)))
+    return (slice(begin, min(begin + step, count)) for begin in range(0, count, step))
+
+
+def _encoded(
+    rows: Tensor,
+    row_weights: Tensor,
+    dictionary: Dictionary,
+    most: int,
+    price: float,
+    on_block: Callable[[], None],
+    parts: Sequence[slice],
+) -> Arrays:
+    """Codes of the rows of some parts, with what is left of each row, times what it counts."""
+    blocks = list[dict[str, Tensor]]()
+    for part in parts:
+        codes = encode(rows[part], dictionary, most, price)
+        combined = dictionary.combined(codes.anchor_ids, codes.weights)
+        left = (rows[part] - combined).square().sum(1) * row_weights[part]
+        blocks.append({**codes._asdict(), "left": left})
+        on_block()
+    return {name: torch.cat([block[name] for block in blocks]).numpy() for name in blocks[0]}
+
+
+def _first(rows: Tensor, num_anchors: int, random: np.random.Generator) -> Tensor:
+    """Directions of different rows, and drawn ones where there are too few."""
+    anchors = torch.from_numpy(random.standard_normal((num_anchors, rows.shape[1])))
+    some = rows.any(1).nonzero().flatten()
+    chosen = some[torch.from_numpy(random.permutation(len(some))[:num_anchors])]
+    anchors[: len(chosen)] = rows[chosen]
+    return functional.normalize(anchors, dim=1)
+
+
+def _sum_up(
+    products: Tensor, targets: Tensor, rows: Tensor, anchor_ids: Tensor, weights: Tensor, row_weights: Tensor
+) -> None:
+    """Add T^T c T and T^T c E of a block."""
+    scaled = weights * row_weights[:, None]
+    places = anchor_ids[:, :, None] * len(products) + anchor_ids[:, None, :]
+    products.view(-1).index_add_(0, places.flatten(), (scaled[:, :, None] * weights[:, None, :]).flatten())
+    for k in range(weights.shape[1]):
+        targets.index_add_(0, anchor_ids[:, k], scaled[:, k, None] * rows)
+
+
+def _moved(anchors: Tensor, products: Tensor, targets: Tensor) -> Tensor:
+    """Anchors of least squares; those that nothing uses stay as they are."""
+    ridge = _RIDGE * products.diagonal().mean() + torch.finfo(torch.float64).tiny
+    products.diagonal().add_(ridge)
+    solved = torch.linalg.solve(products, targets + ridge * anchors)  # column by column in memory
+    return functional.normalize(solved.contiguous(), dim=1)
+
+
+def _replaced(
+    anchors: Tensor, use: Tensor, least: int, rows: Tensor, left: Tensor, random: np.random.Generator
+) -> Tensor:
+    """Anchors [A, d]; the least used, all unused and at least so many, are now rows: the more is left, the likelier."""
+    count = min(max(least, int((use == 0).sum())), int(left.count_nonzero()))
+    if count:
+        drawn = random.choice(len(rows), count, replace=False, p=(left / left.sum()).numpy())
+        anchors[use.argsort(stable=True)[:count]] = functional.normalize(rows[torch.from_numpy(drawn)], dim=1)
+    return anchors

@@ -1,0 +1,162 @@
+"""DPQ from a table that is trained already: product quantisation, found by k-means in each group of columns.
+
+    minimise  sum_i w_i sum_j |E_i[j] - V_j[c_ij]|^2          E_i[j]: columns j s ... (j + 1) s of row i, s = d / D
+
+Source: Jegou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search" (IEEE TPAMI 2011). The centroids V
+are found by `edge_embed.fitting.centroids`; codes c are those that `DPQEmbedding` itself gives the rows
+(`edge_embed.fitting.code_assignment`).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.fitting.centroids import check_faiss, find_centroids
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.code_assignment import packed_codes
+from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.setting import FittingMethod, Setting, Types, has_room
+from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.dpq_options import check_switch
+from edge_embed.layers.table import checked_count
+from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_shape import DPQShape
+
+_FAR_FROM_ONE = 30  # powers of two between the size of the numbers and 1 within which float32 holds their squares
+_CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
+DRAFT = {"runs": 1}  # of k-means: not quite the best, and sooner
+SIZES, TYPES = ("num_codes", "num_groups"), ("value_type",)
+
+
+def fit(
+    weight: Weight,
+    num_codes: int,
+    num_groups: int,
+    padding_idx: int | None = None,
+    *,
+    counts: Tensor | None = None,
+    share_subspaces: bool = False,
+    rotation: Tensor | None = None,
+    trainable: bool = False,
+    runs: int = 3,
+    seed: int = 0,
+    kept: Kept = NOTHING,
+    on_block: Callable[[int], None] = lambda rows: None,
+    processes: Processes = ALONE,
+) -> DPQEmbedding:
+    """A `DPQEmbedding` near to a dense table, by product quantisation.
+
+    Where a group has at most K different sub-vectors, they are its centroids, and the columns are reproduced exactly
+    (sub-vectors that differ by less than 1e-7 of their length may be taken for one another). Otherwise k-means runs
+    for up to 50 iterations, several times, and the best is taken: on all rows up to 131,072 or 128 K of them, and on a
+    random sample of about that many from a larger table. Rows of a memory-mapped file are read in blocks; the sample,
+    at most 1 GiB, and the packed codes are held in memory. The same seed gives the same layer on the same machine.
+
+    Args:
+        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
+        num_codes: K, 2 to 65,536; a power of two wastes no bit.
+        num_groups: D, which must divide d.
+        padding_idx: this row is taken as zero, whatever it holds, and stays so.
+        counts: w_i, what the squared error of each row counts: [n], at least 0, how often each token comes up, for
+            example. Centroids are found without the rows of count 0, which have codes all the same. By default all
+            rows count the same.
+        share_subspaces: one value table for all groups.
+        rotation: R [d, d], whose transpose is its inverse: the rows of the layer, times R, are those of the table.
+        trainable: a layer that learns, VQ without a norm of distances: its queries are the rows, and in eval mode it
+            gives what the frozen layer gives, bit for bit. By default the layer is frozen, codes and values.
+        runs: of k-means, each from other first centroids; the best is taken.
+        seed: of the first centroids and the sample, from 0 on.
+        kept: where finished parts are kept and taken from, by default nowhere.
+        on_block: called with the number of finished rows after each block.
+        processes: who shares groups and rows, by default this process alone.
+
+    Returns:
+        A float32 layer on the CPU.
+
+    Raises:
+        BadInputError: for impossible sizes or counts, numbers that float32 cannot hold, a trainable layer of numbers
+            whose squares it cannot hold, or without faiss (``pip install 'edge-embed[compress]'``).
+    """
+    n, dim = table_size(weight)
+    layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
+    check_switch("trainable", trainable)
+    checked_count("runs", runs)
+    checked_count("seed", seed, least=0)
+    check_faiss()
+    weights = row_weights(counts, n, layer.padding_idx)
+    table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
+    kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
+    scale = _scale(table, trainable)
+    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed, kept)
+    if trainable:
+        return _trainable(layer, table, value, on_block)
+    codes = packed_codes(table, scale, value, num_groups, kept, on_block)
+    if layer.padding_idx is not None:
+        codes[layer.padding_idx] = 0
+    values = (value / scale).numpy()
+    return DPQEmbedding.from_packed(PackedDPQ(codes, values, num_groups, layer.padding_idx))
+
+
+def without_numbers(
+    num_embeddings: int,
+    embedding_dim: int,
+    num_codes: int,
+    num_groups: int,
+    share_subspaces: bool = False,
+    padding_idx: int | None = None,
+) -> DPQEmbedding:
+    """The layer that a fit of these sizes gives, on the meta device.
+
+    Raises:
+        BadInputError: for impossible sizes.
+    """
+    sizes = num_embeddings, embedding_dim, num_codes, num_groups
+    types: dict[str, Any] = {"device": "meta", "dtype": torch.float32}
+    return DPQEmbedding(*sizes, "vq", share_subspaces, padding_idx, distance_norm=False, **types)
+
+
+def _scale(table: DenseTable, trainable: bool) -> float:
+    """A power of two: times it, numbers are of a size whose squares float32 holds. 1 for nearly all tables."""
+    size = math.sqrt(table.energy / (table.num_embeddings * table.embedding_dim))
+    power = round(math.log2(size)) if size else 0
+    if abs(power) <= _FAR_FROM_ONE:
+        return 1.0
+    if trainable:
+        expected = f"expected 2**-{_FAR_FROM_ONE} to 2**{_FAR_FROM_ONE}, as float32 has to hold squared distances"
+        remedy = f"multiply the table by 2**{-power}, or leave out trainable"
+        raise BadInputError(f"weight: got numbers of size {size:.1e} to be trained, {expected}: {remedy}")
+    return 2.0**-power
+
+
+def _trainable(layer: DPQEmbedding, table: DenseTable, value: Tensor, on_block: Callable[[int], None]) -> DPQEmbedding:
+    """The layer, which has no numbers yet, with rows as queries."""
+    layer.to_empty(device="cpu")
+    done = 0
+    with torch.no_grad():
+        layer.value.copy_(value)
+        for block in table.blocks(table.num_embeddings):
+            layer.query[done : done + len(block)] = block
+            done += len(block)
+            on_block(done)
+    return layer
+
+
+def within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq") -> Iterator[Setting]:
+    """For each number of codes the largest number of groups that takes no more than so many bytes."""
+    value_type = types["value_type"]
+    for num_codes in _CODES:
+        if num_codes > n or not has_room(num_codes, dim, nbytes, value_type):
+            break
+        groups = (groups for groups in range(dim, 0, -1) if dim % groups == 0)
+        shapes = (DPQShape(n, dim, num_codes, each, value_type=value_type) for each in groups)
+        if largest := next((shape for shape in shapes if shape.nbytes <= nbytes), None):
+            options = {"num_codes": num_codes, "num_groups": largest.num_groups}
+            yield Setting(method, options, {"value_type": value_type})
+
+
+DPQ = FittingMethod(fit, SIZES, TYPES, within, draft=DRAFT)

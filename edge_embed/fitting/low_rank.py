@@ -1,0 +1,68 @@
+"""Low rank from a table that is trained already, as a tensor train of two cores, G_1 [n, R] and G_2 [R, d].
+
+    minimise  sum_i w_i ||E_i - E_i V V^T||^2          G_1 = E V          G_2 = V^T
+
+V are the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]: of all matrices of rank R this one is nearest (Eckart and
+Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from edge_embed.fitting.core_settings import SIZES, TYPES, decomposition
+from edge_embed.fitting.cores import balanced
+from edge_embed.fitting.dense_table import DenseTable, Weight, moments, row_weights, table_size
+from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.setting import FittingMethod, Setting, Types
+from edge_embed.layers.table import checked_count, checked_padding
+from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.floats import FLOAT_BYTES
+
+
+def fit(
+    weight: Weight,
+    rank: int,
+    padding_idx: int | None = None,
+    *,
+    counts: Tensor | None = None,
+    processes: Processes = ALONE,
+) -> TTEmbedding:
+    """A trainable `TTEmbedding` of two cores, the matrix of this rank that is nearest to a dense table.
+
+    Args:
+        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
+        rank: R; less where n or d is less.
+        padding_idx: this row is taken as zero, whatever it holds, and stays so.
+        counts: w_i, what the squared error of each row counts: numbers >= 0 [n], how often each token comes up, for
+            example. By default all rows count the same.
+        processes: who shares the rows, by default this process alone.
+
+    Returns:
+        A float32 layer on the CPU.
+
+    Raises:
+        BadInputError: for impossible sizes or counts, or numbers that float32 cannot hold.
+    """
+    n, dim = table_size(weight)
+    checked_count("rank", rank)
+    padding_idx = checked_padding(padding_idx, n)
+    table = DenseTable(weight, padding_idx, processes=processes)
+    weights = row_weights(counts, n, padding_idx)
+    product, _, _ = moments(table, weights)
+    vectors = torch.linalg.eigh(product).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
+    rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ vectors)))  # [n, R]
+    cores = balanced([rows[:, None, None, :], vectors.T[None, :, :, None]])
+    return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)
+
+
+def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+    value_type = types["value_type"]
+    rank = nbytes // (FLOAT_BYTES[value_type] * (n + dim))
+    if rank:
+        yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
+
+
+# A file has tables of one number of cores: of two, or of three.
+LOW_RANK = FittingMethod(decomposition(fit), SIZES, TYPES, _within, not_beside=("tt", "tr"))

@@ -1,0 +1,281 @@
+"""An ``.onnx`` file beside an earlier one: both in one process, call by call on the same inputs, in random order.
+
+Measured are the whole model and every table that both files have, cut out. The CPU time of the one thread decides; wall
+time, and what each side takes in a process of its own, are for information. Each side runs with an operator library of
+its own, so that a change of the library shows too.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+from edge_embed.errors import BadInputError, TimeLimitError, located, one_line
+from edge_embed.gate.budget import LatencyBudget
+from edge_embed.gate.environment import library_hash
+from edge_embed.input_file import check_regular
+from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.program.program import Program
+from edge_embed.report.results.check import MODEL, BaseResult, Comparison, Side
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status
+from edge_embed.runtime.library import get_library_path
+from edge_embed.runtime.session import create_session
+from edge_embed.steps import step
+from edge_embed.targets.target import NotRunError
+from edge_embed.validation import latency, model_inputs, paths
+from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.fresh_process import measure_fresh
+from edge_embed.validation.submodel import copy_tensors, cut_out
+from edge_embed.validation.table_call import TableCall
+from edge_embed.validation.table_paths import table_calls
+from edge_embed.validation.tables import Table
+from edge_embed.validation.timing import Contender, Feeds, Times, ratio_of_blocks, ready_session, time_rounds
+
+BASE, CANDIDATE = "base", "candidate"
+RULES = (
+    "both sides in random order within each round, on the same inputs, drawn anew for every call and round; sessions "
+    "and buffers made anew for each of up to 10 blocks of rounds, one side and the other first in turn; what seems "
+    "slower by more than the threshold is measured again, four times as long, and that counts; median ratio with the "
+    "95 % interval of a bootstrap over blocks and the rounds in them"
+)
+METHOD = (
+    f"CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); {RULES}"
+)
+# Where buffers lie can favour one side by 15 % for as long as they live, which more rounds do not show.
+_BLOCKS = 10
+_WARMUP = 2
+_SAMPLE_SECONDS = 2e-3  # of one side in one round: so much that clock and interruptions are small beside it
+_MOST_CALLS = 512
+_LONGER = 4
+_TRIALS = 5
+
+
+@dataclass(frozen=True)
+class SideModel:
+    """One side: an exported file and the operator library that it runs with."""
+
+    name: str
+    exported: ExportedModel
+    library: Path
+
+    def open(self, path: Path) -> ort.InferenceSession:
+        """A session of this file, or of a part of it, on one thread.
+
+        Raises:
+            BadInputError: the library is none, or the file cannot be opened with it.
+        """
+        options = paths.quiet_options(threads=1)
+        try:
+            options.register_custom_ops_library(str(self.library))
+        except Exception as error:  # the runtime's exceptions share no base class
+            reason = one_line(error)
+            raise BadInputError(f"{self.library}: cannot be registered as operator library: {reason}") from error
+        with step(f"{self.name}: {path.name} is opened"):
+            return create_session(path, portable=True, options=options)  # its library is the one registered above
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What both sides do, the same file of each or the same part of it.
+
+    Attributes:
+        name: in words.
+        items: ids or states a call, None for the whole model.
+        draw: inputs of one call.
+        bind: a side by its name, ready for so many calls with inputs like these.
+    """
+
+    name: str
+    items: int | None
+    draw: Callable[[], Feeds]
+    bind: Callable[[str, Feeds, int], Contender]
+
+
+def sides_of(
+    exported: Path, base: Path, base_library: Path | None, original: Path | None = None
+) -> tuple[SideModel, SideModel]:
+    """Base and candidate; ``original`` is the file that both were compressed from, if they were.
+
+    Raises:
+        BadInputError: a file is no ONNX model.
+        NotRunError: there is no operator library.
+    """
+    if base_library is not None:
+        with located(str(base_library)):
+            check_regular(base_library, "an operator library")
+    base_model, candidate = ExportedModel(base, original), ExportedModel(exported, original)
+    if reason := paths.missing_library():
+        raise NotRunError(reason)
+    library = get_library_path()
+    return SideModel(BASE, base_model, base_library or library), SideModel(CANDIDATE, candidate, library)
+
+
+def compare_with_base(
+    sides: tuple[SideModel, SideModel], program: Program, lowered: LoweredProgram, budget: LatencyBudget, seed: int
+) -> BaseResult:
+    """Measure both sides, together and each in a process of its own; arguments as for `compare_times`."""
+    (case, *_), _ = model_inputs.make_cases(program, np.random.default_rng(seed))
+    fresh = tuple(_fresh(side, case.feeds(program)) for side in sides)
+    return BaseResult(METHOD, fresh, compare_times(sides, program, lowered, budget, seed))
+
+
+def compare_times(
+    sides: tuple[SideModel, SideModel], program: Program, lowered: LoweredProgram, budget: LatencyBudget, seed: int
+) -> tuple[Comparison, ...]:
+    """The whole model and every table, call by call.
+
+    Args:
+        sides: base and candidate.
+        program: the training form, which says what inputs are like.
+        lowered: the same over packed tables.
+        budget: how many rounds count, and what is too slow.
+        seed: of inputs and order.
+    """
+    random = np.random.default_rng(seed)
+    (case, *_), _ = model_inputs.make_cases(program, random)
+    draw = latency.model_drawer(program, case, random)
+    files = {side.name: (side, side.exported.path) for side in sides}
+    comparisons = [confirmed(Subject(MODEL, None, draw, partial(_bind, files)), budget)]
+    tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
+    for calls in table_calls(program, lowered, tables).values():
+        for call in {call.name: call for call in calls}.values():  # one measurement for all calls of the same kind
+            comparisons += _table(sides, call, random, budget)
+    return tuple(comparisons)
+
+
+def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
+    """What is slower than the base: significantly, and by more than the threshold.
+
+    The whole model must run; a table may be new.
+    """
+    limit = float(1 + threshold)
+    for found in result.comparisons:
+        name = f"{found.title} against the base"
+        if found.cpu is None:
+            is_model = found.subject == MODEL
+            yield Finding("latency", name, "not run", found.reason, None, limit, "ratio", must_run=is_model)
+            continue
+        status: Status = "failed" if _is_slower(found, threshold) else "passed"
+        interval = f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times its CPU time"
+        detail = f"{interval}; fails above {limit:g} where 1 lies below the interval"
+        yield Finding("latency", name, status, detail, found.cpu.median, limit, "ratio")
+
+
+def _is_slower(found: Comparison, threshold: Fraction) -> bool:
+    """By more than the threshold, and by no chance."""
+    return found.cpu is not None and found.cpu.low > 1 and found.cpu.median > float(1 + threshold)
+
+
+def _table(
+    sides: Sequence[SideModel], call: TableCall, random: np.random.Generator, budget: LatencyBudget
+) -> Iterator[Comparison]:
+    """One use of a table, for small and large batches of uniform ids."""
+    subject = f"table {call.table.name}, {call.name}"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            files = {side.name: (side, _cut_out(side, call, Path(folder))) for side in sides}
+        except NotRunError as error:
+            yield Comparison(subject, None, None, None, None, None, str(error))
+            return
+        for batch in call.batches:
+            draw = partial(call.timed, random, "uniform", batch)
+            bind = partial(_bind, files, touch=partial(latency.touch_table, call, random=random))
+            yield confirmed(Subject(subject, batch, draw, bind), budget)
+
+
+def _bind(
+    files: Mapping[str, tuple[SideModel, Path]],
+    side: str,
+    feeds: Feeds,
+    calls: int,
+    touch: Callable[[ort.InferenceSession], None] = lambda session: None,
+) -> Contender:
+    """A session of a side's file; ``touch`` is done with it first."""
+    model, path = files[side]
+    session = model.open(path)
+    touch(session)
+    return ready_session(session, feeds, calls)
+
+
+def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
+    missing = [name for name in call.table.tensors if side.exported.spec(name) is None]
+    if missing:
+        raise NotRunError(f"the {side.name} has no tensor {missing[0]}")
+    own = folder / side.name
+    own.mkdir()
+    submodel = cut_out(call, side.exported, copy_tensors(call.table, side.exported, own), own)
+    if submodel is None:
+        raise NotRunError(f"the {side.name} has no node {call.op_type} of table {call.table.name}")
+    return submodel.path
+
+
+def confirmed(subject: Subject, budget: LatencyBudget) -> Comparison:
+    """What looks slower is measured again for longer, and that counts: with many tables, one would be by chance."""
+    found = _compare(subject, budget.iterations)
+    return _compare(subject, _LONGER * budget.iterations) if _is_slower(found, budget.threshold) else found
+
+
+def _compare(subject: Subject, iterations: int) -> Comparison:
+    """Both sides of one subject, block by block and round by round."""
+    random, trial = np.random.default_rng(iterations), subject.draw()
+    calls = 1
+    for name in (BASE, CANDIDATE):
+        try:
+            calls = _calls(subject.bind(name, trial, 1), trial)
+        except BadInputError:  # a file or library that is none
+            raise
+        except Exception as error:  # the runtime's exceptions share no base class
+            reason = f"the {name} does not run on the inputs of the model: {one_line(error)}"
+            return Comparison(subject.name, subject.items, None, None, None, None, reason)
+    blocks = min(_BLOCKS, iterations)
+    rounds = -(-iterations // blocks)
+    try:
+        times = [_block(subject, trial, calls, block, rounds, random) for block in range(blocks)]
+    except (TimeLimitError, BadInputError):
+        raise
+    except Exception as error:  # the runtime's exceptions share no base class
+        return Comparison(subject.name, subject.items, None, None, None, None, latency.refused(error))
+    base, candidate = (
+        Times(np.array([block[name].cpu for block in times]), np.array([block[name].wall for block in times]))
+        for name in (BASE, CANDIDATE)
+    )
+    return Comparison(
+        subject.name,
+        subject.items,
+        ratio_of_blocks(candidate.cpu, base.cpu, random),
+        ratio_of_blocks(candidate.wall, base.wall, random),
+        1e6 * float(np.median(base.cpu)),
+        1e6 * float(np.median(candidate.cpu)),
+        "",
+    )
+
+
+def _block(
+    subject: Subject, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
+) -> dict[str, Times]:
+    """Some rounds with sessions and buffers of their own."""
+    order = (BASE, CANDIDATE) if block % 2 else (CANDIDATE, BASE)
+    bound = {name: subject.bind(name, trial, calls) for name in order}
+    return time_rounds(bound, lambda: [subject.draw() for _ in range(calls)], rounds, _WARMUP, random)
+
+
+def _calls(bound: Contender, feeds: Feeds) -> int:
+    """How many calls make a sample of some milliseconds."""
+    times = time_rounds({"": bound}, lambda: [feeds], _TRIALS, 1, np.random.default_rng(0))[""]
+    return int(np.clip(_SAMPLE_SECONDS / max(1e-7, float(np.median(times.wall))), 1, _MOST_CALLS))
+
+
+def _fresh(side: SideModel, feeds: Feeds) -> Side:
+    about = (side.name, str(side.exported.path), library_hash(side.library))
+    try:
+        found = asdict(measure_fresh(side.exported.path, side.library, feeds))
+    except NotRunError as error:
+        found = dict.fromkeys(("resident", "peak", "open_seconds", "first_call_seconds"))
+        return Side(*about, **found, reason=str(error))
+    return Side(*about, **found, reason="")

@@ -1,0 +1,41 @@
+"""What an earlier report has and a new one has not: nothing that was looked at before is left out silently."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.baseline import Baseline, read_baseline
+from edge_embed.report.results.byte_parts import by_table
+from edge_embed.report.results.check import CheckReport, MetricResult
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import ValidationReport
+
+_REMEDY = "put it into the budget again, or make the baseline again without it"
+_REPLACE = "compress it again, or replace the baseline (--accept)"
+
+
+def dropped_findings(baseline: Baseline, report: ValidationReport, metric: MetricResult | None) -> Iterator[Finding]:
+    """Metrics and targets, which must run again, and tables, which may go: a smaller model is none that is worse."""
+    for function, value in baseline.metrics.items():
+        if metric is None or function != metric.function:
+            detail = f"the baseline has {value:.6g}, and it is not measured any more: {_REMEDY}"
+            yield Finding("parity", f"metric {function}", "not run", detail)
+    for target in baseline.targets:
+        if target not in {result.name for result in report.targets}:
+            detail = f"the model ran there for the baseline, and is not required to any more: {_REMEDY}"
+            yield Finding("parity", f"target {target}", "not run", detail)
+    now = by_table(report.sizes.parts)
+    for table, size in by_table(baseline.parts).items():
+        if table not in now:
+            detail = f"it is gone from the file; the baseline has it with {size:,} bytes: {_REPLACE}"
+            yield Finding("size", f"growth of table {table}", "not run", detail, unit="bytes", must_run=False)
+
+
+def warnings_of_replacing(path: Path, report: CheckReport) -> tuple[str, ...]:
+    """A sentence for everything that the report at ``path``, if there is one, has and the new one has not."""
+    try:
+        earlier = read_baseline(path)
+    except BadInputError:  # nothing there, or nothing that could be a baseline
+        return ()
+    found = dropped_findings(earlier, report.validation, report.metric)
+    return tuple(f"{finding.name}: is in the report that {path} was, and in the new one no more" for finding in found)

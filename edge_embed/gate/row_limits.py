@@ -1,0 +1,42 @@
+"""Limits of what compression may change in the rows of a table, of a file that was compressed in place."""
+
+from collections.abc import Iterator
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.budget import RowsBudget
+from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status, ValidationReport
+
+
+def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Finding]:
+    """How near the rows of each table are.
+
+    Raises:
+        BadInputError: there are limits, and no dense rows to compare with.
+    """
+    if budget == RowsBudget():
+        return
+    for table in report.tables:
+        if table.fidelity is None:
+            raise BadInputError(
+                "budget: [rows] has limits, and the file is compared with a model that has no dense rows: give the "
+                ".onnx or .tflite file that it was compressed from, or leave [rows] out"
+            )
+        yield from _of_table(budget, table.name, table.fidelity)
+
+
+def _of_table(budget: RowsBudget, table: str, found: Fidelity) -> Iterator[Finding]:
+    worst = found.worst[0][1] if found.worst else 1.0
+    limits = {
+        "mean cosine": (found.mean_cosine, budget.min_cosine, True),
+        "cosine of the worst row": (worst, budget.min_worst_cosine, True),
+        "relative error": (found.relative_error, budget.max_relative_error, False),
+    }
+    for name, (got, limit, is_least) in limits.items():
+        if limit is None:
+            continue
+        status: Status = "passed" if (got >= limit if is_least else got <= limit) else "failed"
+        sides = ("at least", "less than") if is_least else ("at most", "more than")
+        detail = f"{got:.6g}, {sides[status == 'failed']} {limit:g}"
+        yield Finding("parity", f"table {table}: {name}", status, detail, got, limit, name)

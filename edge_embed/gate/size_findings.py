@@ -1,0 +1,88 @@
+"""Findings about sizes. Bytes in files are exact: one byte above the budget fails; resident memory is measured."""
+
+from collections.abc import Iterator, Mapping
+
+from edge_embed.gate.baseline import Baseline
+from edge_embed.gate.budget import SizeBudget
+from edge_embed.gate.quantities import Growth
+from edge_embed.report.results.byte_parts import LIBRARY, by_name, by_table
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import SizeResult, Status
+
+# Fresh processes with one model differ by the pages that allocator and loader touch: up to 64 KiB was seen on one
+# machine with one model; between machines it is more.
+RESIDENT_TOLERANCE = 1 << 20
+
+
+def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
+    """Findings of the size limits of a budget; a table or part that it names and the file lacks is one."""
+    tables, parts = by_table(sizes.parts), by_name(sizes.parts)
+    for name, limit in (("on disk", budget.on_disk), ("zipped", budget.zipped)):
+        if limit is not None:
+            yield _finding(name, sizes.on_disk if name == "on disk" else sizes.zipped, limit, "")
+    for table, limit in budget.tables.items():
+        yield _named("table", table, tables, limit)
+    for part, limit in budget.parts.items():
+        if part != LIBRARY:
+            yield _named("part", part, parts, limit)
+        elif sizes.library is None:
+            yield Finding("size", "part library", "not run", "there is no operator library here", None, limit, "bytes")
+        else:
+            yield _finding("part library", sizes.library, limit, "")
+    if budget.resident is not None:
+        yield _resident(budget.resident, sizes)
+
+
+def growth_findings(growth: Growth, sizes: SizeResult, baseline: Baseline) -> Iterator[Finding]:
+    """What grew since the baseline: the files, each table and each part of them."""
+    before = {"on disk": baseline.on_disk, **_details(baseline)}
+    now = {"on disk": sizes.on_disk, **_details(sizes)}
+    for name, size in now.items():
+        then = before.get(name, 0)
+        remark = f" ({size - then:+,} since the baseline, of {then:,})"
+        yield _finding(f"growth of {name}", size, growth.limit(then), remark)
+
+
+def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: str) -> Finding:
+    """The same for the zipped size, which is exact for one version of zlib only."""
+    name, limit = "growth of zipped", growth.limit(baseline.zipped)
+    if baseline.zlib != zlib:
+        reason = f"the baseline was deflated by zlib {baseline.zlib:.40}, this is zlib {zlib}: make it again here"
+        return Finding("size", name, "not run", reason, None, limit, "bytes")
+    remark = f" ({sizes.zipped - baseline.zipped:+,} since the baseline, of {baseline.zipped:,})"
+    return _finding(name, sizes.zipped, limit, remark)
+
+
+def grown(sizes: SizeResult, baseline: Baseline) -> dict[str, int]:
+    """Bytes now less bytes then, by name; what is gone is negative."""
+    now = {"on disk": sizes.on_disk, "zipped": sizes.zipped} | {part.title: part.bytes for part in sizes.parts}
+    then = {"on disk": baseline.on_disk, "zipped": baseline.zipped}
+    then |= {part.title: part.bytes for part in baseline.parts}
+    return {name: now.get(name, 0) - then.get(name, 0) for name in now | then}
+
+
+def _details(of: SizeResult | Baseline) -> dict[str, int]:
+    """Tables and parts by name; what aligns tensors is no content, and counts for the whole only."""
+    tables = {f"table {table}": size for table, size in by_table(of.parts).items()}
+    return tables | {f"part {part.title}": part.bytes for part in of.parts if part.name != "padding"}
+
+
+def _named(what: str, name: str, sizes: Mapping[str, int], limit: int) -> Finding:
+    if name in sizes:
+        return _finding(f"{what} {name}", sizes[name], limit, "")
+    known = ", ".join(sizes) or "none"
+    detail = f"the file has no {what} {name!r:.80}, expected one of {known}: compress it again, or change the budget"
+    return Finding("size", f"{what} {name}", "failed", detail, None, limit, "bytes")
+
+
+def _finding(name: str, got: int, limit: int, remark: str) -> Finding:
+    status: Status = "failed" if got > limit else "passed"
+    than = "more than" if status == "failed" else "at most"
+    return Finding("size", name, status, f"{got:,} bytes{remark}, {than} {limit:,}", got, limit, "bytes")
+
+
+def _resident(limit: int, sizes: SizeResult) -> Finding:
+    if sizes.resident is None:
+        return Finding("size", "resident", "not run", sizes.resident_reason, None, limit, "bytes")
+    remark = f" with a tolerance of {RESIDENT_TOLERANCE:,}"
+    return _finding("resident", sizes.resident, limit + RESIDENT_TOLERANCE, remark)

@@ -1,0 +1,73 @@
+"""Findings out of a validation: parity of everything that it compared, and latency beside its peers."""
+
+from collections.abc import Iterator, Mapping
+
+from edge_embed.errors import BadInputError
+from edge_embed.gate.budget import ParityBudget
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Check, LatencyResult, OutputResult, Status, ValidationReport
+
+_STATISTICS = {"max": "max_abs_error", "mean": "mean_abs_error", "quantile": "quantile_abs_error"}
+_WORDS = {"max": "largest", "mean": "mean", "quantile": "99.9 % quantile of the"}
+
+
+def parity_findings(budget: ParityBudget, report: ValidationReport) -> Iterator[Finding]:
+    """Every statement of a validation that can fail, then the bounds on errors.
+
+    Not every model runs on every path, such as the reference evaluator: a path need not run.
+    """
+    for check in report.structure:
+        yield _of(check, check.name)
+    for table in report.tables:
+        for check in (*table.checks, *table.paths):
+            yield _of(check, f"table {table.name}: {check.name}")
+    for path in report.model.paths:
+        if not path.outputs:
+            yield Finding("parity", f"model: {path.name}", path.status, path.detail, must_run=False)
+        for output in path.outputs:
+            yield Finding("parity", f"model: {path.name}: {output.name}", output.status, output.detail)
+            yield from bound_findings(budget, f"model: {path.name}", output)
+    yield _of(report.model.kernel, f"model: {report.model.kernel.name}")
+
+
+def peer_findings(at_most: Mapping[str, float], report: ValidationReport) -> Iterator[Finding]:
+    """Whether the custom op is fast enough beside its peers: fails where the whole interval lies above the limit.
+
+    Raises:
+        BadInputError: the budget names a peer that validation does not compare with.
+    """
+    for peer, limit in at_most.items():
+        found = [_beside(peer, limit, result) for result in report.latency.results if result.peer in (peer, "any")]
+        if not found and report.passed:
+            known = ", ".join(dict.fromkeys(result.peer for result in report.latency.results))
+            raise BadInputError(f"budget: [latency.at_most] names {peer!r:.80}: expected one of {known}")
+        yield from found or [Finding("latency", f"beside {peer}", "not run", "what is wrong has no speed", None, limit)]
+
+
+def _beside(peer: str, limit: float, result: LatencyResult) -> Finding:
+    ids = "" if result.ids is None else f", {result.ids:,} {result.distribution} ids"
+    name = f"{result.subject}{ids} beside {peer}"
+    if result.ratio is None or result.low is None:
+        return Finding("latency", name, "not run", result.reason, None, limit, "ratio")
+    status: Status = "failed" if result.low > limit else "passed"
+    than = "more than" if status == "failed" else "not clearly more than"
+    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times its CPU time, {than} {limit:g}"
+    return Finding("latency", name, status, detail, result.ratio, limit, "ratio")
+
+
+def _of(check: Check, name: str) -> Finding:
+    return Finding("parity", name, check.status, check.detail, must_run=False)
+
+
+def bound_findings(budget: ParityBudget, where: str, output: OutputResult) -> Iterator[Finding]:
+    """The bounds on the errors of one output."""
+    for statistic, attribute in _STATISTICS.items():
+        limit = budget.bound(output.name, statistic)
+        got: float | None = getattr(output, attribute)
+        if limit is None or got is None:  # of the training form itself; what is not finite has failed already
+            continue
+        status: Status = "failed" if got > limit else "passed"
+        than = "more than" if status == "failed" else "at most"
+        detail = f"{_WORDS[statistic]} absolute error {got:.3g}, {than} {limit:g}"
+        name = f"{where}: {output.name}: {statistic}"
+        yield Finding("parity", name, status, detail, got, limit, "absolute error")

@@ -1,0 +1,126 @@
+"""Tells by its content whether a file or folder is a model of another tool, and in which format."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from edge_embed.errors import BadInputError, located
+from edge_embed.importers.byte_stream import begin
+from edge_embed.importers.fasttext_bin import read_bin
+from edge_embed.importers.fasttext_ftz import read_ftz
+from edge_embed.importers.fasttext_model import MAGIC, read_model
+from edge_embed.importers.lookup_program import program_of
+from edge_embed.importers.matrix import MAGIC as NPY
+from edge_embed.importers.matrix import read_npy, read_npz
+from edge_embed.importers.model2vec import is_model2vec, model_in, read_model2vec
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.importers.row_tokens import header_of
+from edge_embed.importers.safetensors_file import read_safetensors
+from edge_embed.importers.text_layout import are_rows, first_lines
+from edge_embed.importers.token_list import tokens_beside, with_tokens
+from edge_embed.importers.transformers_folder import is_transformers, read_transformers
+from edge_embed.importers.word2vec_binary import read_word2vec_binary
+from edge_embed.importers.word2vec_text import read_word2vec_text
+from edge_embed.importers.word_vectors import PackedVectors, Vectors
+from edge_embed.program.file_kind import is_npz, is_tar
+from edge_embed.program.program import Program, ProgramInput
+
+Reader = Callable[[], Vectors | PackedVectors]
+_START_BYTES = 1 << 16
+
+
+def load_foreign(
+    path: Path,
+    tables: Collection[str] = (),
+    inputs: Collection[ProgramInput] = (),
+    reading: Reading = AS_IT_SHOWS,
+) -> Program | None:
+    """A model of one table, if this is a file of vectors; the model of transformers in a folder; None of anything else.
+
+    Args:
+        path: a file, or the folder of a model2vec or transformers model.
+        tables: of a safetensors or npz file with several tables, the name of the one that is wanted.
+        inputs: what was said of the inputs of a model; of these they are known.
+        reading: what was said of vectors.
+
+    Raises:
+        BadInputError: the file is damaged or not understood, or the choice is not clear.
+        EdgeEmbedError: a library is not installed that the format needs.
+    """
+    with located(str(path)):
+        if is_transformers_folder(path):
+            if inputs:
+                raise BadInputError("is a model of transformers, whose inputs are known: leave --input away")
+            return read_transformers(path)
+        reader = _reader(path, tables, reading)
+        if reader is None:
+            return None
+        if inputs:
+            raise BadInputError(
+                "is a file of vectors, whose input is ids: leave --input away; or, for the weights of a model, "
+                "--model package.module:function makes it"
+            )
+        return program_of(_finished(reader(), reading))
+
+
+def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | PackedVectors:
+    """With the tokens of another file, where these are wanted."""
+    if reading.tokens_from is not None:
+        if isinstance(vectors, PackedVectors):
+            raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out")
+        return with_tokens(vectors, reading.tokens_from, reading.encoding_errors)
+    if reading.has_tokens and vectors.tokens is None:
+        raise BadInputError("--tokens: has no tokens, expected them before each row, or --tokens-from FILE")
+    remark = tokens_beside(vectors) if isinstance(vectors, Vectors) else ""
+    if not remark:
+        return vectors
+    return replace(vectors, facts=replace(vectors.facts, remarks=(*vectors.facts.remarks, remark)))
+
+
+def is_transformers_folder(path: Path) -> bool:
+    """Whether this is a folder of transformers, of no kind that is known better."""
+    return path.is_dir() and model_in(path) is None and is_transformers(path)
+
+
+def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | None:
+    if path.is_dir():
+        inside = model_in(path)
+        return None if inside is None else _of_safetensors(inside, tables)
+    if not path.is_file() or not path.stat().st_size:  # a pipe would wait for ever, and so would some of /proc
+        return None
+    try:
+        with path.open("rb") as file:
+            first, size = file.read(9), os.fstat(file.fileno()).st_size
+    except OSError:
+        return None
+    if first[8:] == b"{" and int.from_bytes(first[:8], "little") <= size - 8:
+        return _of_safetensors(path, tables)
+    if first.startswith(NPY):
+        return partial(read_npy, path)
+    if first.startswith(b"PK"):
+        return partial(read_npz, path, tables) if is_npz(path) else None
+    start = begin(path, _START_BYTES)
+    if is_tar(start):  # of texts, whose numbers would be found
+        return None
+    if start.startswith(MAGIC):
+        return partial(_read_fasttext, path, reading)
+    return _of_rows(path, start, reading)
+
+
+def _read_fasttext(path: Path, reading: Reading) -> Vectors | PackedVectors:
+    model = read_model(path)
+    return read_ftz(model, reading) if model.is_quantised else read_bin(model, reading)
+
+
+def _of_safetensors(path: Path, tables: Collection[str]) -> Reader:
+    return partial(read_model2vec, path) if is_model2vec(path) else partial(read_safetensors, path, tables)
+
+
+def _of_rows(path: Path, start: bytes, reading: Reading) -> Reader | None:
+    """The reader of a file that has a row for each token, as text or behind a line of text."""
+    lines = first_lines(start, _START_BYTES)
+    if header_of(lines[0]) is not None:
+        return partial(read_word2vec_text if are_rows(lines[1:]) else read_word2vec_binary, path, reading)
+    return partial(read_word2vec_text, path, reading) if are_rows(lines) else None

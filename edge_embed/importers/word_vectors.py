@@ -1,0 +1,146 @@
+"""What readers give: one table, dense or packed, and the tokens of its rows."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
+from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.report.results.model_source import NO_FACTS, LeftOut, SourceFacts
+
+_LOG = logging.getLogger(__name__)
+_ROWS = 1 << 14  # at once: what is made beside a table stays small
+_SHOWN = 3
+# Of GloVe's files some have a few tokens twice. A first column of numbers, or a class for each row, has many.
+_FEW, _FEW_OF = 20, 1000
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """One dense table from a file.
+
+    Attributes:
+        table: [n, d], of floats; it may be mapped from the file.
+        tokens: of each row, no two equal; None where the file has none.
+        name: of the table in the model.
+        source: the file that the numbers are in.
+        facts: what was decided about it, and what of it is left out.
+    """
+
+    table: Tensor
+    tokens: Sequence[str] | None
+    name: str
+    source: Path
+    facts: SourceFacts = NO_FACTS
+
+
+@dataclass(frozen=True)
+class PackedVectors:
+    """One table from a file that holds it product-quantised.
+
+    Attributes:
+        table: its arrays may be mapped from the file.
+        tokens: of the first rows.
+        name: of the table in the model.
+        source: the file that the numbers are in.
+        facts: what was decided about it, and what of it is left out.
+    """
+
+    table: PackedDPQ
+    tokens: Sequence[str]
+    name: str
+    source: Path
+    facts: SourceFacts = NO_FACTS
+
+
+def plain_vectors(table: NDArray[np.float32], source: Path, remarks: Sequence[str] = ()) -> Vectors:
+    """Vectors without tokens.
+
+    Args:
+        table: [n, d].
+        source: the file.
+        remarks: what was decided about it.
+    """
+    return Vectors(torch.from_numpy(table), None, "vectors", source, SourceFacts(tuple(remarks)))
+
+
+def unique_vectors(
+    table: NDArray[np.float32],
+    tokens: Sequence[str | None],
+    source: Path,
+    reading: Reading = AS_IT_SHOWS,
+    remarks: Sequence[str] = (),
+) -> Vectors:
+    """Vectors without the rows of tokens that came before, as gensim reads them, and without those that have none.
+
+    Args:
+        table: [n, d]; its memory is used.
+        tokens: of each row, None where it is to be left out.
+        source: the file.
+        reading: whether many such rows may be left out.
+        remarks: what was decided about the file.
+
+    Raises:
+        BadInputError: more rows than the few that real files have would be left out, unasked; or no row is left.
+    """
+    rows: dict[str, int] = {}
+    for row, token in enumerate(tokens):
+        if token is not None:
+            rows.setdefault(token, row)
+    if not rows:
+        raise BadInputError("no row is left: all tokens are empty or no UTF-8")
+    left_out = []
+    broken = sum(token is None for token in tokens)
+    if broken:
+        left_out.append(LeftOut("rows", "their tokens are empty or no UTF-8", broken))
+    if len(rows) + broken < len(tokens):
+        left_out.append(_repeated(rows, tokens, source, reading))
+    if left_out:
+        kept = np.fromiter(rows.values(), np.int64, len(rows))
+        for start in range(0, len(kept), _ROWS):  # never to a place behind the one it comes from
+            rows_kept = kept[start : start + _ROWS]
+            table[start : start + len(rows_kept)] = table[rows_kept]
+        table = table[: len(kept)]
+    facts = SourceFacts(tuple(remarks), tuple(left_out))
+    return Vectors(torch.from_numpy(table), list(rows), "vectors", source, facts)
+
+
+def _repeated(rows: Mapping[str, int], tokens: Sequence[str | None], source: Path, reading: Reading) -> LeftOut:
+    """What is said of rows whose tokens came before; many of them are refused, unless they were asked for."""
+    again = [token for row, token in enumerate(tokens) if token is not None and rows[token] != row]
+    shown = ", ".join(f"{token!r:.80}" for token in again[:_SHOWN]) + (", ..." if len(again) > _SHOWN else "")
+    if len(again) > max(_FEW, len(tokens) // _FEW_OF) and not reading.drop_duplicates:
+        raise BadInputError(
+            f"{len(again)} of {len(tokens)} rows have tokens that came before: {shown}: --drop-duplicates leaves them "
+            "out; if rows begin with no token, --no-tokens"
+        )
+    _LOG.warning("%s: %d rows left out, whose tokens have one already: %s", source, len(again), shown)
+    return LeftOut("rows", f"their tokens have one already: {shown}", len(again))
+
+
+def check_finite(table: NDArray[np.float32] | Tensor, place: Callable[[int], str]) -> None:
+    """Refuse rows that hold NaN or an infinity.
+
+    Args:
+        table: [n, d].
+        place: where a row stands, for the message.
+
+    Raises:
+        BadInputError: names the place.
+    """
+    for start in range(0, len(table), _ROWS):
+        block = torch.as_tensor(table[start : start + _ROWS])
+        sound = torch.isfinite(block).all(dim=1)
+        if not sound.all():
+            row = start + int(sound.logical_not().nonzero()[0])
+            raise BadInputError(
+                f"{place(row)}: holds NaN, an infinity or a number too large for its type, expected finite numbers: "
+                "leave the row out"
+            )

@@ -1,0 +1,290 @@
+"""The dense tables of a program.
+
+A table [n, d] is a weight, or what the graph computes from weights alone, of which it looks rows up or reduces bags, or
+with all rows of which it multiplies (a head): see `edge_embed.lowering.table_uses`. One whose weights another operator
+takes as well has to stay: they would lie beside what is packed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Set
+from dataclasses import dataclass, field
+from itertools import count
+
+import torch
+from torch import Tensor, fx
+
+from edge_embed.fitting.found_table import FoundTable, Rotates
+from edge_embed.fitting.padding_row import padding_row
+from edge_embed.lowering.constants import Constants
+from edge_embed.lowering.folded_rotation import turned_weights
+from edge_embed.lowering.output_layers import output_layers
+from edge_embed.lowering.table_names import owner_of, plain_name
+from edge_embed.lowering.table_uses import Call, is_plain, uses_of
+from edge_embed.program.program import Program, dtype_name
+
+_ATEN = torch.ops.aten
+_TURNS = {_ATEN.t.default, _ATEN.numpy_T.default, _ATEN.transpose.int, _ATEN.permute.default}
+_PART = 4  # weights of less than such a part of what a table is computed from may stay beside it
+_MOST_NUMBERS = 2  # times those of its weights, that a computed table may have
+_LARGEST = 3  # weights that are told of
+_LOOKUPS = "nn.Embedding, nn.EmbeddingBag, w[ids], index_select, gather, take_along_dim or one_hot(ids, n) @ w"
+
+
+@dataclass(eq=False)
+class UsedTable:
+    """A table, as the graph has it.
+
+    Attributes:
+        weight: [n, d].
+        sources: names of the weights that it is computed from.
+        calls: its uses.
+        label: the name of a weight of its own.
+        name: that the user knows.
+    """
+
+    weight: Tensor
+    sources: frozenset[str]
+    calls: list[Call] = field(default_factory=list)
+    label: str = ""
+    name: str = ""
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether rows are looked up."""
+        return any(call.use != "logits" for call in self.calls)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows n and columns d."""
+        rows, columns = self.weight.shape
+        return rows, columns
+
+
+class UsedTables:
+    """All tables of a program with their uses.
+
+    Args:
+        program: it stays as it is.
+
+    Attributes:
+        constants: of its graph.
+        tables: in its order.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.constants = program, Constants(program)
+        self._uses: dict[fx.Node, list[Call | fx.Node]] = {}
+        for node in program.module.graph.nodes:
+            if node in self.constants and self.constants.sources(node):
+                users = [user for user in node.users if user not in self.constants]
+                self._uses[node] = [use for user in users for use in uses_of(self.constants, node, user)]
+        self.tables = self._found()
+        self._of_call = {call: table for table in self.tables for call in table.calls}
+        self._name()
+
+    def heavy(self, table: UsedTable) -> list[str]:
+        """The largest weights that a table is computed from: to keep one of them beside it would save little."""
+        sizes = {name: self.program.module.weight(name).nbytes for name in table.sources}
+        return [name for name, size in sizes.items() if _PART * size >= sum(sizes.values())]
+
+    def stored_bytes(self, table: UsedTable) -> int:
+        """Of a table, or of the weights that it is computed from, where these are fewer."""
+        return min(table.weight.nbytes, sum(self.program.module.weight(name).nbytes for name in table.sources))
+
+    def others(self, table: UsedTable) -> dict[fx.Node, str]:
+        """Nodes that take a heavy weight of a table, but rows of no table, by what they take."""
+        heavy = self.heavy(table)
+        return {node: name for name in heavy for node in self._takers(name, besides=table)}
+
+    def spelled(self, name: str) -> str:
+        """``words.weight, float32 [2000, 32] of 256,000 bytes``."""
+        weight = self.program.module.weight(name)
+        return f"{name}, {dtype_name(weight.dtype)} {list(weight.shape)} of {weight.nbytes:,} bytes"
+
+    def largest(self) -> str:
+        """The largest weights and what takes them, in words: what to tell where there is no table."""
+        weights = {str(node.target): self.program.module.weight(str(node.target)) for node in self._weights()}
+        names = sorted(weights, key=lambda name: -weights[name].nbytes)[:_LARGEST]
+        if not names:
+            return "there are no weights"
+        shown = (
+            f"{self.spelled(name)} ({', '.join(dict.fromkeys(map(spelled, self._takers(name)))) or 'unused'})"
+            for name in names
+        )
+        return (
+            f"there is no dense one that rows are looked up of. The largest weights, and what takes them: "
+            f"{'; '.join(shown)}. Rows are looked up by {_LOOKUPS}, of a weight or of what is computed from weights "
+            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that "
+            "(--module NAME)"
+        )
+
+    def _weights(self) -> Iterator[fx.Node]:
+        return iter(self.program.module.graph.find_nodes(op="get_attr"))
+
+    def _takers(self, name: str, besides: UsedTable | None = None) -> Iterator[fx.Node]:
+        """What takes a weight, transposed or not; but what leads to uses of tables, where one of these is given."""
+        waiting = [node for node in self._weights() if node.target == name]
+        while waiting:
+            node = waiting.pop()
+            yield from self._taken(node, besides)
+            for user in node.users:
+                if user in self.constants and any(self._taken(each, besides) for each in self._made_of(user)):
+                    if user.target in _TURNS:
+                        waiting.append(user)
+                    else:
+                        yield user
+
+    def _taken(self, constant: fx.Node, besides: UsedTable | None) -> list[fx.Node]:
+        """What takes a constant itself, as `_takers`."""
+        uses = self._uses.get(constant, [])
+        calls = [use for use in uses if isinstance(use, Call)]
+        found = [call.node for call in calls if besides is None or not self._is_table_call(call, besides)]
+        return [use for use in uses if isinstance(use, fx.Node)] + found
+
+    def _made_of(self, constant: fx.Node) -> Iterator[fx.Node]:
+        """A constant, and all that are computed from it."""
+        waiting, seen = [constant], {constant}
+        while waiting:
+            node = waiting.pop()
+            yield node
+            new = {user for user in node.users if user in self.constants} - seen
+            seen |= new
+            waiting += new
+
+    def _is_table_call(self, call: Call, table: UsedTable) -> bool:
+        owner = self._of_call.get(call)
+        return owner is not None and (owner is table or owner.looks_up)
+
+    def _found(self) -> list[UsedTable]:
+        calls = [use for uses in self._uses.values() for use in uses if isinstance(use, Call)]
+        found: list[UsedTable] = []
+        for call in sorted(calls, key=lambda call: call.use == "logits"):  # heads follow the tables of rows
+            if not self._may_be_table(call):
+                continue
+            table = UsedTable(call.table(self.constants.value(call.constant)), self.constants.sources(call.constant))
+            known = next((other for other in found if _is_same(table, other)), None)
+            if known is None and (call.use != "logits" or self._is_weight(table)):
+                found.append(table)
+                known = table
+            if known is not None:
+                known.calls.append(call)
+        order = {str(node.target): at for at, node in enumerate(self._weights())}
+        return sorted(found, key=lambda table: order[self._main(table)])
+
+    def _may_be_table(self, call: Call) -> bool:
+        """Whether a table is looked for, which computes it: of integers only what `nn.Embedding` takes."""
+        dtype = self.constants.dtype(call.constant)
+        if call.use == "logits":
+            return dtype is not None and dtype.is_floating_point and self._is_turned(call.constant)
+        return dtype is not None and (dtype.is_floating_point or call.is_embedding)
+
+    def _is_turned(self, constant: fx.Node) -> bool:
+        """Whether a head takes a weight itself, perhaps transposed, or what rows are looked up of as well."""
+        while constant.target in _TURNS:
+            constant = constant.all_input_nodes[0]
+        uses = (use for other, uses in self._uses.items() if self._share(constant, other) for use in uses)
+        return constant.op == "get_attr" or any(isinstance(use, Call) and use.use != "logits" for use in uses)
+
+    def _share(self, one: fx.Node, other: fx.Node) -> bool:
+        return not self.constants.sources(one).isdisjoint(self.constants.sources(other))
+
+    def _is_weight(self, table: UsedTable) -> bool:
+        return any(_is_same_memory(table.weight, self.program.module.weight(name)) for name in table.sources)
+
+    def _main(self, table: UsedTable) -> str:
+        """The largest of its weights."""
+        return max(sorted(table.sources), key=lambda name: self.program.module.weight(name).nbytes)
+
+    def _name(self) -> None:
+        labels: set[str] = set()
+        for table in self.tables:
+            label = plain_name(self._main(table))
+            table.label = next(name for name in _numbered(label) if name not in labels)
+            labels.add(table.label)
+        owners = Counter(owner_of(table.label) for table in self.tables)
+        for table in self.tables:
+            owner = owner_of(table.label)
+            table.name = owner if owners[owner] == 1 else table.label
+
+
+def program_tables(program: Program, wanted: Collection[str] = ()) -> list[FoundTable]:
+    """All tables of a program, in its order, with the weights of its linear layers.
+
+    Args:
+        program: it stays as it is.
+        wanted: names of tables that are to be compressed even if no rows are looked up: no rotation goes into those.
+    """
+    used = UsedTables(program)
+    packed = set[str]().union(*(table.sources for table in used.tables if table.name in wanted))
+    outputs = list(output_layers(used))
+    return [_described(used, table, packed, table in outputs) for table in used.tables]
+
+
+def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: bool) -> FoundTable:
+    """A table, where weights of these names are going to be packed."""
+    lookups, bags, heads = (
+        [call.padding_idx for call in table.calls if call.use == use] for use in ("rows", "bag", "logits")
+    )
+    reason = obstacle(used, table)
+    padding_idx, clash = (None, "") if reason else padding_row(table.weight, lookups, bags, bool(heads))
+    rows, columns = table.size
+    # Rows of several axes can be whole matrices, such as those of a mixture of experts.
+    is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
+    looks_up = table.looks_up and is_table
+    rotates = _rotates(used, table, packed)
+    return FoundTable(
+        table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates, is_output=is_output
+    )
+
+
+def obstacle(used: UsedTables, table: UsedTable) -> str:
+    """Why a table stays as it is, empty if it need not."""
+    if not table.weight.is_floating_point():
+        return f"its numbers are {dtype_name(table.weight.dtype)}, expected floats"
+    if not table.weight.numel():
+        return "it is empty"
+    numbers = sum(used.program.module.weight(name).numel() for name in table.sources)
+    if table.weight.numel() > _MOST_NUMBERS * numbers:
+        shown = " and ".join(map(used.spelled, sorted(table.sources)))
+        return (
+            f"it is computed from {shown}, and has {table.weight.numel():,} numbers where these have {numbers:,}: "
+            "look rows up of these first, and compute with the rows"
+        )
+    if others := used.others(table):
+        takers = list(dict.fromkeys(map(spelled, others)))
+        kept = "; ".join(map(used.spelled, dict.fromkeys(others.values())))
+        return (
+            f"{' and '.join(takers)} {'takes' if len(takers) == 1 else 'take'} it too, so that it would stay beside a "
+            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own"
+        )
+    return ""
+
+
+def _rotates(used: UsedTables, table: UsedTable, packed: Set[str]) -> Rotates:
+    """What becomes of a rotation of the rows of a table."""
+    if any(call.use == "bag" and call.leading[3] == "max" for call in table.calls):
+        return "never"
+    is_alone = len(table.calls) == 1 and table.calls[0].use != "logits" and is_plain(table.calls[0], used.constants)
+    weights = turned_weights(table.calls[0].node) if is_alone else []
+    return "folded" if weights and packed.isdisjoint(weights) else "beside"
+
+
+def spelled(node: fx.Node) -> str:
+    """A node that takes a weight, for a message."""
+    return str(node.target) if node.op == "call_function" else "the output of the model"
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
+
+
+def _is_same(one: UsedTable, other: UsedTable) -> bool:
+    """Whether two are one table, however it was computed."""
+    if one.sources != other.sources or one.weight.shape != other.weight.shape or one.weight.dtype != other.weight.dtype:
+        return False
+    return _is_same_memory(one.weight, other.weight) or torch.equal(one.weight, other.weight)
+
+
+def _is_same_memory(one: Tensor, other: Tensor) -> bool:
+    return one.data_ptr() == other.data_ptr() and (one.shape, one.stride()) == (other.shape, other.stride())

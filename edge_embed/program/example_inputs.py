@@ -1,0 +1,87 @@
+"""The example inputs of an archive: a small ``torch.save`` file of tensors inside it."""
+
+import io
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.program.archive import Archive
+from edge_embed.program.archive_weights import MAX_EXPANDED_BYTES
+from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
+from edge_embed.program.program import ProgramInput
+
+MEMBER = "data/sample_inputs/model.pt"
+_MAX_ITEMS = 4096
+# torch.export marks example tensors with attributes; they are saved, and dropped here.
+_NAMES = TENSOR_NAMES | {"torch._tensor._rebuild_from_type_v2", "torch.Tensor"}
+
+
+def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tuple[Tensor, ...]:
+    """One example tensor per input.
+
+    Args:
+        archive: the saved program.
+        inputs: in order; None stands for an input that is a constant of the graph (None, a number, a flag).
+
+    Raises:
+        BadInputError: if the examples hold more than tensors and constants, or do not fit ``inputs``.
+    """
+    content = archive.read(MEMBER)
+    inner = Archive(archive.path, content)  # whole, uncompressed, within its bounds
+    limit = max(len(inner.content), MAX_EXPANDED_BYTES)
+    try:
+        if refused := refused_names(inner.read("data.pkl"), _NAMES):
+            raise ValueError(f"needs {', '.join(refused)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
+        raise BadInputError(
+            f"{archive.path}: its example inputs cannot be read, or hold more than tensors, which could run code "
+            f"({error!s:.200}): refused. Save the model with edge_embed.save"
+        ) from error
+    leaves = _leaves(archive, stored)
+    if len(leaves) != len(inputs):
+        raise archive.damaged(f"it has {len(leaves)} example inputs for {len(inputs)} inputs")
+    examples = []
+    for leaf, declared in zip(leaves, inputs, strict=True):
+        if declared is not None:
+            examples.append(_checked(archive, leaf, declared, limit))
+    return tuple(examples)
+
+
+def _leaves(archive: Archive, stored: Any) -> list[Any]:
+    """Leaves in the order of torch's own trees; bounded, because a pickle can hold loops and doubling lists."""
+    leaves: list[Any] = []
+    waiting = [stored]
+    for _ in range(_MAX_ITEMS):
+        if not waiting:
+            return leaves
+        value = waiting.pop()
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list | tuple):
+            waiting.extend(reversed(value[:_MAX_ITEMS]))
+        elif value is None or isinstance(value, Tensor | int | float | str):
+            leaves.append(value)
+        else:
+            raise archive.damaged(f"an example input is a {type(value).__name__}")
+    raise archive.damaged(f"its example inputs have more than {_MAX_ITEMS} parts")
+
+
+def _checked(archive: Archive, example: Any, declared: ProgramInput, limit: int) -> Tensor:
+    problem = declared.mismatch(example)
+    if problem is None:
+        example = Tensor.detach(example)  # without attributes from the file
+        if example.layout != torch.strided or example.device.type != "cpu":
+            problem = f"a {example.layout} tensor on {example.device}"
+        # A size that its few bytes do not cover: spread by stride 0.
+        elif max(example.untyped_storage().nbytes(), example.nbytes) > limit:
+            problem = f"larger than the {limit} bytes it may take"
+    if problem is not None:
+        raise archive.damaged(f"the example of input {declared.name} is {problem}")
+    return example  # type: ignore[no-any-return]

@@ -1,0 +1,51 @@
+"""What a session takes in a process of its own: memory, and the time until the first answer."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.steps import step_limit
+from edge_embed.targets.process import run_tool
+from edge_embed.targets.script import script_command
+from edge_embed.targets.target import NotRunError
+from edge_embed.text_arrays import without_objects
+from edge_embed.validation import resident_worker
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A session in a fresh process, on one thread.
+
+    Attributes:
+        resident: growth of resident memory, from before the session to after its first run, bytes.
+        peak: the same, of the most that it was on the way.
+        open_seconds: to make the session, wall time.
+        first_call_seconds: of the first run, wall time.
+    """
+
+    resident: int
+    peak: int
+    open_seconds: float
+    first_call_seconds: float
+
+
+def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) -> Fresh:
+    """Run a model once, with an operator library, in a process of its own.
+
+    Raises:
+        NotRunError: it cannot be measured here, or the process failed or took too long.
+    """
+    if not resident_worker.STATUS.exists():
+        raise NotRunError(f"{resident_worker.STATUS} is only there on Linux")
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = Path(folder) / "inputs.npz"
+        np.savez(inputs, allow_pickle=False, **{name: without_objects(value) for name, value in feeds.items()})
+        command = script_command(resident_worker.__file__, path, library, inputs)
+        done = run_tool(command, step_limit(), what="the measuring process")
+    return Fresh(**json.loads(done.printed))

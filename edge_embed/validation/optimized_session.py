@@ -1,0 +1,123 @@
+"""What a session holds after optimisation: our nodes that are left, and all initializers.
+
+The optimised model is saved to a temporary folder, weights in a file of their own, and only its structure is
+read back. With the library our nodes must survive, without it they must be gone: a library that registers
+nothing would "work" too, because the body runs in its place.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+from onnx import GraphProto, TensorProto
+
+from edge_embed.errors import one_line
+from edge_embed.exporters.onnx.bodies import OPERATORS
+from edge_embed.exporters.onnx.model_file import expected_bytes
+from edge_embed.exporters.onnx.names import DOMAIN
+from edge_embed.methods import Parts
+from edge_embed.report.results.validation import Check, LoadedSize
+from edge_embed.validation import paths
+from edge_embed.validation.exported_file import ExportedModel, nodes_inside
+
+_NAMES = {"ORT_DISABLE_ALL": "disabled", "ORT_ENABLE_BASIC": "basic", "ORT_ENABLE_EXTENDED": "extended",
+          "ORT_ENABLE_LAYOUT": "layout", "ORT_ENABLE_ALL": "all"}  # fmt: skip
+LEVELS = {
+    name: getattr(ort.GraphOptimizationLevel, attribute)
+    for attribute, name in _NAMES.items()
+    if hasattr(ort.GraphOptimizationLevel, attribute)
+}
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A model as a session holds it.
+
+    Attributes:
+        level: a key of `LEVELS`.
+        library: whether the operator library was registered.
+        own_nodes: nodes of our operators, those of subgraphs too.
+        initializer_bytes: all initializers and constants, whatever their type, those of subgraphs too.
+        problem: why there is no such session; the numbers mean nothing then.
+    """
+
+    level: str
+    library: bool
+    own_nodes: int
+    initializer_bytes: int
+    problem: str = ""
+
+
+def optimize(path: Path, level: str, library: bool) -> Optimized:
+    """Open a session at one optimisation level and measure what it holds.
+
+    Raises:
+        NotRunError: if the library is wanted and there is none.
+        BadInputError: if the file cannot be opened.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "optimized.onnx"
+        options = paths.quiet_options(threads=1)
+        options.graph_optimization_level = LEVELS[level]
+        options.optimized_model_filepath = str(target)
+        prefix = "session.optimized_model_external_initializers_"
+        options.add_session_config_entry(f"{prefix}file_name", "optimized.data")
+        options.add_session_config_entry(f"{prefix}min_size_in_bytes", "1024")
+        paths.open_session(path, portable=not library, options=options)
+        model = onnx.load(target, load_external_data=False)
+    own = sum(node.domain == DOMAIN for node in nodes_inside(model.graph))
+    return Optimized(level, library, own, sum(expected_bytes(tensor) or 0 for tensor in _tensors(model.graph)))
+
+
+def optimize_all(exported: ExportedModel) -> list[Optimized]:
+    """Every level, with the library and without."""
+    found = []
+    for level in LEVELS:
+        for library in (True, False):
+            try:
+                found.append(optimize(exported.path, level, library))
+            except Exception as error:  # the runtime's exceptions share no base class
+                found.append(Optimized(level, library, 0, 0, one_line(error)))
+    return found
+
+
+def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
+    """Whether the kernel ran with the library and the body without, at every level."""
+    name = "the kernel runs with the library, the body without"
+    if reason := paths.missing_library():
+        return Check(name, "not run", reason)
+    methods = {OPERATORS[node.op_type].method.name for node in exported.nodes if node.op_type in OPERATORS}
+    if bare := sorted(methods - set(Parts("kernels"))):
+        return Check(name, "not run", f"{', '.join(bare)}: there is no kernel, the body runs with the library too")
+    expected = len(exported.nodes)
+    # A branch that is never taken goes with its nodes.
+    least = exported.num_outer_nodes or min(1, expected)
+    for found in optimized:
+        wanted = range(least, expected + 1) if found.library else range(1)
+        problem = found.problem
+        if not problem and found.own_nodes not in wanted:
+            problem = f"{found.own_nodes} of our nodes are left, expected {wanted[-1]}"
+        if problem:
+            side = "with" if found.library else "without"
+            return Check(name, "failed", f"optimisation {found.level}, {side} the library: {problem}")
+    return Check(name, "passed", f"{expected} node(s) survive with it and are inlined without, at {len(LEVELS)} levels")
+
+
+def loaded_sizes(optimized: list[Optimized]) -> tuple[LoadedSize, ...]:
+    """The bytes of all initializers, for the report."""
+    return tuple(
+        LoadedSize(found.level, found.library, found.initializer_bytes) for found in optimized if not found.problem
+    )
+
+
+def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)

@@ -1,0 +1,98 @@
+"""The four sizes: dense-equivalent, on disk, zipped, resident after load."""
+
+import zlib
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.exporters.onnx.session_memory.method import session_bytes as node_session_bytes
+from edge_embed.report.results.validation import LoadedSize, SizeResult
+from edge_embed.runtime.library import get_library_path
+from edge_embed.targets.target import NotRunError
+from edge_embed.validation.byte_parts import file_parts
+from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.fresh_process import measure_fresh
+from edge_embed.validation.paths import missing_library
+from edge_embed.validation.tables import Table
+
+_BLOCK_BYTES = 1 << 20
+
+
+def measure_sizes(
+    exported: ExportedModel,
+    shipped: tuple[Path, ...],
+    tables: list[Table],
+    feeds: dict[str, NDArray[Any]],
+    loaded: tuple[LoadedSize, ...],
+    on_step: Callable[[], None],
+) -> SizeResult:
+    """Measure a file.
+
+    Args:
+        exported: the model.
+        shipped: the files to measure, with the tokenizer that may be in front of it.
+        tables: its compressed tables.
+        feeds: inputs for one run.
+        loaded: what sessions hold after optimisation.
+        on_step: called after each of the two slow steps.
+    """
+    files = {path.name: path.stat().st_size for path in shipped}
+    on_disk = sum(files.values())
+    packed = sum(table.packed.nbytes for table in tables)
+    dense = sum(dense_bytes(table) for table in tables)
+    zipped = sum(deflated_bytes(path) for path in shipped)
+    on_step()
+    bytes_resident, reason = resident_bytes(exported.path, feeds)
+    on_step()
+    return SizeResult(
+        files=files,
+        dense_equivalent=on_disk - packed + dense,
+        on_disk=on_disk,
+        zipped=zipped,
+        resident=bytes_resident,
+        resident_reason=reason,
+        initializer_bytes=exported.initializer_bytes(),
+        packed_bytes=packed,
+        session_bytes=sum(session_bytes(table, exported) for table in tables),
+        loaded=loaded,
+        parts=file_parts(exported, tables),
+        library=None if missing_library() else get_library_path().stat().st_size,
+    )
+
+
+def dense_bytes(table: Table) -> int:
+    """Bytes of the float32 table that a packed one stands for: 4nd."""
+    return 4 * table.packed.num_embeddings * table.packed.embedding_dim
+
+
+def session_bytes(table: Table, exported: ExportedModel) -> int:
+    """Bytes that a session takes at most beside a table to be faster, for all nodes that use it."""
+    total = 0
+    for operator, node in product(table.onnx.uses, exported.nodes_of(table.tensors)):
+        if node.op_type == operator.op_type:
+            limit = next((item.i for item in node.attribute if item.name == MEMORY_BYTES), None)
+            total += node_session_bytes(table.packed.method, table.packed.shape, operator.use, limit)
+    return total
+
+
+def deflated_bytes(path: Path) -> int:
+    """Bytes of a file after deflate, as in a zip archive (level 6), without holding it in memory."""
+    compressor, total = zlib.compressobj(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            total += len(compressor.compress(block))
+    return total + len(compressor.flush())
+
+
+def resident_bytes(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
+    """Growth of a fresh process's resident memory, and why it could not be measured."""
+    if reason := missing_library():
+        return None, f"not run: {reason}"
+    try:
+        return measure_fresh(path, get_library_path(), feeds).resident, ""
+    except NotRunError as error:
+        return None, f"not run: {error}"

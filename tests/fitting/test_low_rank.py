@@ -1,0 +1,66 @@
+"""No matrix of the rank is nearer: the error is what `numpy.linalg.svd` says that it has to be."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_embed.errors import BadInputError
+from edge_embed.fitting import low_rank
+
+ROUNDING = 1e-6  # of the table's norm: the cores are float32
+
+
+def error_of(layer: torch.nn.Module, rows: np.ndarray, weights: np.ndarray) -> float:
+    difference = layer(torch.arange(len(rows))).detach().double().numpy() - rows
+    return float(np.linalg.norm(np.sqrt(weights)[:, None] * difference))
+
+
+@given(
+    n=st.integers(1, 40),
+    dim=st.integers(1, 12),
+    rank=st.integers(1, 14),
+    scale=st.sampled_from([1e-10, 1.0, 1e10]),
+    is_counted=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_no_other_is_nearer(n: int, dim: int, rank: int, scale: float, is_counted: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = scale * random.standard_normal((n, dim))
+    counts = random.integers(0, 5, n) if is_counted else np.ones(n)
+    counts[0] = 1  # some row has to count
+    layer = low_rank.fit(rows, rank, counts=torch.from_numpy(counts) if is_counted else None)
+    weighted = np.sqrt(counts)[:, None] * rows
+    left_out = np.linalg.svd(weighted, compute_uv=False)[rank:]
+    assert layer.ranks[1] <= min(rank, n, dim)
+    assert error_of(layer, rows, counts) <= np.linalg.norm(left_out) + ROUNDING * np.linalg.norm(weighted)
+
+
+def test_rows_that_do_not_count_are_as_near_as_the_others_allow() -> None:
+    rows = np.eye(4)[[0, 0, 1, 2]] + np.eye(4)[[1, 1, 0, 0]]
+    layer = low_rank.fit(rows, 1, counts=torch.tensor([5, 5, 0, 0]))
+    found = layer(torch.arange(4)).detach().numpy()
+    np.testing.assert_allclose(found[:3], rows[:3], atol=ROUNDING)
+    np.testing.assert_allclose(found[3], rows[0] / 2, atol=ROUNDING)  # what points the way of the others
+
+
+def test_the_padding_row_is_zero_and_counts_nowhere() -> None:
+    rows = np.vstack([100 * np.eye(3)[2], np.eye(3)[[0, 0]]])
+    layer = low_rank.fit(rows, 1, padding_idx=0)
+    np.testing.assert_allclose(layer(torch.arange(3)).detach(), [[0, 0, 0], *rows[1:]], atol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rank": 0}, "rank"),
+        ({"rank": 1.5}, "rank"),
+        ({"rank": 1, "padding_idx": 3}, "padding_idx"),
+        ({"rank": 1, "counts": torch.tensor([1, 2])}, "counts: got 2, expected 3"),
+        ({"rank": 1, "counts": torch.tensor([0, 0, 0])}, "counts: got zeros only"),
+    ],
+)
+def test_bad_input(given: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        low_rank.fit(np.ones((3, 2)), **given)
