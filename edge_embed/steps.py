@@ -18,6 +18,7 @@ from pathlib import Path
 from edge_embed.errors import TimeLimitError
 
 STEP = "EDGE_EMBED_STEP"  # names the file where the child notes what it does
+TOLD = "told"  # is there in place of a step once the child has said itself how it ends
 _LONGEST = 1e8  # seconds, three years; timers take no more
 _limit = ContextVar("limit", default=math.inf)
 

@@ -53,7 +53,8 @@ def model_tables(model: nn.Module) -> list[ModelTable]:
             weight = weight_of(module)
             memory = _memory(weight)
             weights[memory] = weight  # kept, so that no other gets its memory
-            users.setdefault(memory, {})[name or "embedding"] = module
+            bare = "linear" if isinstance(module, nn.Linear) else "embedding"  # as of a saved model
+            users.setdefault(memory, {})[name or bare] = module
     numbers = sum(parameter.numel() for parameter in model.parameters())
     found = [_table(model, weights[memory], layers, numbers) for memory, layers in users.items()]
     return found + [_loose(name, weight, numbers) for name, weight in _loose_parameters(model)]

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from edge_embed.compression.long_row import long_row
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
@@ -197,6 +198,8 @@ def _compressed(
     is_zero = dense.num_embeddings > 1 and not dense.largest
     if is_zero and processes.is_first:
         _LOG.warning("table %s: all rows are zero: is this the trained model?", table.name)
+    if processes.is_first and setting.method != "rows" and (warning := long_row(dense)):
+        _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     if not trials:

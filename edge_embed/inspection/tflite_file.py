@@ -64,7 +64,8 @@ def read_tflite(path: Path) -> TfliteModel:
         EdgeEmbedError: The package ai-edge-litert is not installed.
     """
     if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+        found = "is no regular file" if path.exists() else "there is no such file"
+        raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     try:
         return _Reader(open_content(path)).read()
     except OSError as error:

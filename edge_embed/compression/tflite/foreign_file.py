@@ -90,7 +90,8 @@ def _dense(model: Any, origins: Origins) -> tuple[Mapping[str, ForeignTable], tu
 
 def _open(path: Path) -> mmap.mmap:
     if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+        found = "is no regular file" if path.exists() else "there is no such file"
+        raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     content = open_content(path)
     if content[4:8] != IDENTIFIER:
         got = f"got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}"
