@@ -84,5 +84,5 @@ def _logits(packed: PackedANT, batch: int) -> float:
     return batch * (2 * packed.anchors.size + 2 * len(packed.weights))
 
 
-KERNEL = Kernel(_struct, needs_scratch=True)
+KERNEL = Kernel(2, _Table, _struct)
 ANT = BenchMethod(("anchors", "nonzeros"), random_table, _row, _logits)

@@ -78,5 +78,5 @@ def _logits(packed: PackedDPQ, batch: int) -> float:
     return batch * (2 * packed.num_codes * dim + n * (packed.num_groups + (packed.row_scales is not None)))
 
 
-KERNEL = Kernel(_struct, takes=lambda shape: shape.is_plain)
+KERNEL = Kernel(1, _Table, _struct, takes=lambda shape: shape.is_plain)
 DPQ = BenchMethod(("codes", "groups"), random_table, _row, _logits)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto
 
+from edge_embed.bench.c_table import KERNELS
 from edge_embed.bench.grid import Subject
-from edge_embed.bench.native import KERNELS
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
 from edge_embed.errors import BadInputError, located

@@ -30,13 +30,13 @@ class Kernel:
     """One method's table in the C interface.
 
     Attributes:
-        struct: the table as its kernels take it; it points into the packed arrays.
+        number: the method's, ``ee_method``.
+        struct: the type of its tables.
+        fill: a table as its kernels take it; it points into the packed arrays.
         takes: whether kernels read tables of these sizes.
-        needs_scratch: whether a look-up needs memory of the caller.
-        prepare: makes a struct faster within so many bytes, where that is possible; gives the memory to keep.
     """
 
-    struct: Callable[[Any], ctypes.Structure]
+    number: int
+    struct: type[ctypes.Structure]
+    fill: Callable[[Any], ctypes.Structure]
     takes: Callable[[Any], bool] = lambda shape: True
-    needs_scratch: bool = False
-    prepare: Callable[[Any, int], Any] | None = None

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_embed.bench.c_types import POINTER, SIZE, buffer
-from edge_embed.bench.method import Kernel
-from edge_embed.methods import Parts
+from edge_embed.bench.c_table import table_of
+from edge_embed.bench.c_types import INT32, INT64, POINTER, SIZE, buffer
+from edge_embed.exporters.onnx.session_memory.method import session_bytes
 from edge_embed.packed.packed_form import PackedTable
 from edge_embed.runtime.library import get_library_path, installed_library
 
-KERNELS: Parts[Kernel] = Parts("kernels")
 _LINE = 64
 _READ_AT_ONCE = 1024
+_GATHER = 0  # of ee_use
 
 
 @cache
@@ -28,8 +28,7 @@ def library() -> ctypes.CDLL:
     loaded = installed_library("edge_embed_bench")
     loaded.eb_copy_rows.argtypes = [POINTER, SIZE, POINTER, SIZE, SIZE, POINTER]
     loaded.eb_copy_rows.restype = None
-    loaded.eb_gather.argtypes = [POINTER, POINTER, POINTER, SIZE, SIZE, POINTER, SIZE]
-    loaded.eb_gather_with.argtypes = [POINTER, POINTER, POINTER, SIZE, SIZE, POINTER, SIZE, POINTER, SIZE]
+    loaded.eb_gather.argtypes = [POINTER, POINTER, POINTER, SIZE, SIZE, POINTER, SIZE, POINTER, SIZE]
     loaded.eb_read.argtypes, loaded.eb_read.restype = [POINTER, SIZE, SIZE], ctypes.c_float
     loaded.eb_multiply_add.argtypes, loaded.eb_multiply_add.restype = [SIZE], ctypes.c_double
     return loaded
@@ -39,7 +38,10 @@ def library() -> ctypes.CDLL:
 def operators() -> ctypes.CDLL:
     """The operator library, for its C interface."""
     loaded = ctypes.CDLL(str(get_library_path()))
-    loaded.ee_isa.restype = ctypes.c_char_p
+    loaded.ee_isa.restype = loaded.ee_status_message.restype = ctypes.c_char_p
+    loaded.ee_scratch_bytes.argtypes = [POINTER, INT32, INT64, POINTER]
+    loaded.ee_prepare_bytes.argtypes = [POINTER, SIZE, POINTER, POINTER]
+    loaded.ee_prepare.argtypes = [POINTER, POINTER, SIZE, POINTER, SIZE, POINTER]
     return loaded
 
 
@@ -48,35 +50,52 @@ def kernel_isa() -> str:
     return bytes(operators().ee_isa()).decode()
 
 
+def check(function: str, status: int) -> None:
+    """Raise `RuntimeError` for a status that is not EE_OK."""
+    if status:
+        raise RuntimeError(f"{function} gave status {status}: {operators().ee_status_message(status).decode()}")
+
+
+def prepared_bytes(table: Any, most: int) -> tuple[int, int]:
+    """Bytes that `prepare` makes of a table within ``most``, and those of its scratch."""
+    size, scratch_size = SIZE(), SIZE()
+    this = ctypes.byref(table)
+    status = operators().ee_prepare_bytes(this, most, ctypes.byref(size), ctypes.byref(scratch_size))
+    check("ee_prepare_bytes", status)
+    return size.value, scratch_size.value
+
+
+def prepare(table: Any, most: int) -> Any:
+    """Make a table faster within so many bytes, where that is possible; gives the memory to keep."""
+    size, scratch_size = prepared_bytes(table, most)
+    memory, scratch, this = buffer(size), buffer(scratch_size), ctypes.byref(table)
+    check("ee_prepare", operators().ee_prepare(this, memory, size, scratch, scratch_size, this))
+    return memory
+
+
 class Gather:
     """The kernel that looks rows up in a table, called several times in a row without Python between the calls."""
 
     def __init__(self, packed: PackedTable, memory_bytes: int = 0) -> None:
-        """Make the kernel ready; cores of TT are multiplied in advance within ``memory_bytes``."""
+        """Make the kernel ready, and what makes it faster within ``memory_bytes``."""
         self._packed = packed  # the struct points into it
-        kernel = KERNELS[packed.method]
-        self._struct = kernel.struct(packed)
-        self._prepared = kernel.prepare(self._struct, memory_bytes) if kernel.prepare else None
+        self._struct = table_of(packed)
+        self._prepared = prepare(self._struct, session_bytes(packed.method, packed.shape, "rows", memory_bytes))
         self._table = ctypes.pointer(self._struct)
-        self._function = ctypes.cast(getattr(operators(), f"ee_{packed.method}_gather_f32_i64"), POINTER)
-        self._scratch = self._scratch_buffer() if kernel.needs_scratch else None
+        self._function = ctypes.cast(operators().ee_gather, POINTER)
+        self._scratch = self._scratch_buffer()
 
     def __call__(self, ids: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
         """Look up ``ids`` [calls, B], each call into the same ``rows`` [B, d]."""
         calls, batch = ids.shape
-        arguments = (self._function, self._table, ids.ctypes.data, batch, calls, rows.ctypes.data, rows.nbytes)
-        if self._scratch is None:
-            status = library().eb_gather(*arguments)
-        else:
-            status = library().eb_gather_with(*arguments, self._scratch, ctypes.sizeof(self._scratch))
-        if status:
-            raise RuntimeError(f"ee_{self._packed.method}_gather_f32_i64 gave status {status}")
+        sizes = (ids.ctypes.data, batch, calls, rows.ctypes.data, rows.nbytes)
+        scratch = (self._scratch, ctypes.sizeof(self._scratch))
+        check("ee_gather", library().eb_gather(self._function, self._table, *sizes, *scratch))
 
     def _scratch_buffer(self) -> Any:
-        size = ctypes.c_size_t()
-        status = getattr(operators(), f"ee_{self._packed.method}_scratch_bytes")(self._table, ctypes.byref(size))
-        if status:
-            raise RuntimeError(f"ee_{self._packed.method}_scratch_bytes gave status {status}")
+        size = SIZE()
+        status = operators().ee_scratch_bytes(self._table, _GATHER, 0, ctypes.byref(size))
+        check("ee_scratch_bytes", status)
         return buffer(size.value)
 
 

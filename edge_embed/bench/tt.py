@@ -6,13 +6,11 @@ product of several rows once; or, if that is less, all rows formed once for all 
 
 import ctypes
 import math
-from typing import Any
 
 import numpy as np
 
-from edge_embed.bench.c_types import INT32, INT64, POINTER, SIZE, array, buffer, padding, type_number
+from edge_embed.bench.c_types import INT32, INT64, POINTER, SIZE, array, padding, type_number
 from edge_embed.bench.method import BenchMethod, Kernel
-from edge_embed.bench.native import operators
 from edge_embed.bench.tables import normal
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.packed.tt import PackedTT
@@ -45,19 +43,6 @@ class _Table(ctypes.Structure):
 def _struct(packed: PackedTT) -> _Table:
     cores = (_Core * MAX_CORES)(*(_Core(*array(core), *core.shape) for core in packed.cores))
     return _Table(cores, len(packed.cores), packed.num_embeddings, padding(packed), type_number(packed.cores[0]))
-
-
-def _merge(table: _Table, most_bytes: int) -> Any:
-    """Use cores multiplied in advance where that saves products; gives the memory that holds them."""
-    size, scratch_size = ctypes.c_size_t(), ctypes.c_size_t()
-    this = ctypes.byref(table)
-    status = operators().ee_tt_merge_bytes(this, SIZE(most_bytes), ctypes.byref(size), ctypes.byref(scratch_size))
-    memory, scratch = buffer(size.value), buffer(scratch_size.value)
-    if not status and size.value:
-        status = operators().ee_tt_merge(this, memory, size, scratch, scratch_size, this)
-    if status:
-        raise RuntimeError(f"ee_tt_merge gave status {status}")
-    return memory
 
 
 def random_table(random: np.random.Generator, n: int, dim: int, rank: int) -> PackedTT:
@@ -106,5 +91,5 @@ def _contraction(row_shape: Sizes, col_shape: Sizes, ranks: Sizes, n: int) -> fl
     return operations
 
 
-KERNEL = Kernel(_struct, needs_scratch=True, prepare=_merge)
+KERNEL = Kernel(3, _Table, _struct)
 TT = BenchMethod(("rank",), random_table, _row, _logits)

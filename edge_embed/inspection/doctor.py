@@ -19,7 +19,7 @@ from rich.console import Console
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection.extras import ExtraInfo, list_extras
-from edge_embed.methods import Parts
+from edge_embed.methods import Parts, most_library_bytes
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.targets import Problem, TargetInfo
 from edge_embed.runtime.library import get_library_path, installed_library, installed_path
@@ -28,7 +28,8 @@ SCHEMA_VERSION = 1
 T = TypeVar("T")
 
 _DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime safetensors click rich".split()
-_KERNEL_USES = (("gather", ("_i64", "_i32")), ("bag", ("_i64", "_i32")), ("logits", ("",)), ("topk", ("",)))
+_KERNELS = ("ee_gather", "ee_bag", "ee_logits", "ee_topk")
+_PROBED = "dpq"  # the method of the probe
 _FORCED = "EDGE_EMBED_FORCE_ISA"
 # What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
 _CPU_FEATURES = (
@@ -45,7 +46,9 @@ class LibraryInfo:
         path: Where it was found.
         version: As it says itself.
         bytes: Size of the file.
+        most_bytes: How large it may be with its methods.
         kernels: Functions of its C interface that can be called.
+        methods: Those that were built into it, whose tables these functions take.
         isa: Instruction set whose kernels run here, chosen by the processor or by EDGE_EMBED_FORCE_ISA.
         isas: All that it has kernels for, best first, and whether the processor has them.
         runs: Whether ONNX Runtime registered it and its kernel gave the right rows.
@@ -54,7 +57,9 @@ class LibraryInfo:
     path: str
     version: str
     bytes: int
+    most_bytes: int
     kernels: list[str]
+    methods: list[str]
     isa: str
     isas: dict[str, bool]
     runs: bool
@@ -200,18 +205,22 @@ def _targets() -> tuple[TargetInfo, ...]:
 def _library(problems: list[Problem]) -> LibraryInfo:
     path = get_library_path()
     loaded = ctypes.CDLL(str(path))
-    names = (f"ee_{each}_{use}_f32{ids}" for each in Parts("kernels") for use, types in _KERNEL_USES for ids in types)
-    kernels = [name for name in names if hasattr(loaded, name)]
+    kernels = [name for name in _KERNELS if hasattr(loaded, name)]
+    methods = _methods(loaded)
     for function in (loaded.ee_version, loaded.ee_isa, loaded.ee_isa_name):
         function.restype = ctypes.c_char_p
     isas, forced = _isas(loaded), os.environ.get(_FORCED)
-    failure = _attempt(lambda: _probe(path), problems)
+    if lacking := [name for name in Parts("kernels") if name not in methods]:
+        what = f"the operator library {path} was built without {', '.join(lacking)}"
+        problems.append(Problem(what, "build it with EDGE_EMBED_METHODS=all, or install the package again"))
+    failure = _attempt(lambda: _probe(path), problems) if _PROBED in methods else None
     if failure:
         again = "install edge-embed and onnxruntime again (`make install` in a checkout)"
         refused = forced and not isas.get(forced)
         problems.append(Problem(failure, f"set it to one of them, or unset {_FORCED}" if refused else again))
     version, isa = (bytes(text).decode("utf-8", "replace") for text in (loaded.ee_version(), loaded.ee_isa()))
-    return LibraryInfo(str(path), version, path.stat().st_size, kernels, isa, isas, failure == "")
+    sizes = path.stat().st_size, most_library_bytes(methods)
+    return LibraryInfo(str(path), version, *sizes, kernels, methods, isa, isas, failure == "")
 
 
 def _training() -> TrainingInfo:
@@ -221,6 +230,16 @@ def _training() -> TrainingInfo:
         return TrainingInfo(lack=Problem(*_what_and_remedy(str(error))))
     loaded.ee_training_isa.restype = ctypes.c_char_p
     return TrainingInfo(str(installed_path("edge_embed_training")), loaded.ee_training_isa().decode())
+
+
+def _methods(library: ctypes.CDLL) -> list[str]:
+    if not hasattr(library, "ee_method_name"):
+        return []
+    library.ee_method_name.restype = ctypes.c_char_p
+    found: list[str] = []
+    while name := library.ee_method_name(len(found)):
+        found.append(name.decode())
+    return found
 
 
 def _isas(library: ctypes.CDLL) -> dict[str, bool]:

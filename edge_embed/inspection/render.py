@@ -79,8 +79,9 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     if library is not None:
         state = "registers and runs" if library.runs else "DOES NOT RUN"
         _line(console, f"operator library: {library.path}")
-        _line(console, f"  version {library.version}, {_size(library.bytes)}, {state}")
-        _line(console, f"  kernels: {', '.join(library.kernels)}")
+        size = f"{_size(library.bytes)} of at most {_size(library.most_bytes)}"
+        _line(console, f"  version {library.version}, {size}, {state}")
+        _line(console, f"  kernels: {', '.join(library.kernels)} of {', '.join(library.methods)}")
         others = ", ".join(name if runs else f"{name} (not on this processor)" for name, runs in library.isas.items())
         _line(console, f"  instruction set: {library.isa}, of {others}")
     else:

@@ -8,19 +8,19 @@ import torch
 from edge_embed.errors import BadInputError
 from edge_embed.layers.table import is_number
 from edge_embed.ops.dpq_distance import METRICS
+from edge_embed.packed.bits import MAX_CODES, MIN_CODES
 
 Variant = Literal["sx", "vq"]
 DistanceNorm = bool | Literal["per_group"]
 ValueGradient = Literal["selected", "softmax"]
 
-_MAX_CODES = 65536
 _MOST_NAMED = 6
 
 
 def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: int, tied: bool) -> None:
     """Raise `BadInputError` unless groups divide what they are groups of, and tied keys are as wide as values."""
-    if not 2 <= num_codes <= _MAX_CODES:
-        raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {num_codes}")
+    if not MIN_CODES <= num_codes <= MAX_CODES:
+        raise BadInputError(f"num_codes must be {MIN_CODES} to {MAX_CODES}, got {num_codes}")
     for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):
         if size % num_groups:
             works = _nearest_divisors(math.gcd(embedding_dim, key_dim), num_groups)

@@ -2,11 +2,11 @@
 
 from edge_embed.methods.ant import ANT
 from edge_embed.methods.dpq import DPQ, OPQ, ROWS
-from edge_embed.methods.registry import Collected, Method, Parts, register, unregister, words_of
+from edge_embed.methods.registry import Collected, Method, Parts, most_library_bytes, register, unregister, words_of
 from edge_embed.methods.tt import LOW_RANK, TR, TT
 from edge_embed.methods.words import Words
 
-__all__ = ["Collected", "Method", "Parts", "Words", "register", "unregister", "words_of"]
+__all__ = ["Collected", "Method", "Parts", "Words", "most_library_bytes", "register", "unregister", "words_of"]
 
 for _method in (DPQ, OPQ, ANT, TT, TR, LOW_RANK, ROWS):
     register(_method)

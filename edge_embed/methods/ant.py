@@ -29,4 +29,5 @@ ANT = Method(
         "compress_bench": "edge_embed.bench.compressors:ANT",
     },
     Words("made of anchors", _layout, "transform", "anchors", "anchors", "train with a higher penalty"),
+    is_core=True,
 )

@@ -31,6 +31,7 @@ DPQ = Method(
         "compress_bench": "edge_embed.bench.compressors:DPQ",
     },
     Words("product-quantised", _layout, "codes", "values", "value", "use fewer codes"),
+    is_core=True,
 )
 OPQ = Method("opq", {"fitting": "edge_embed.fitting.opq:OPQ"})
 ROWS = Method("rows", {"fitting": "edge_embed.fitting.rows:ROWS"})

@@ -29,6 +29,9 @@ STAGES: Mapping[str, str] = {
     "compress_bench": "others to compress beside",
 }
 
+# How large a file of the operator library may be, stripped: with core methods alone, and with any others.
+CORE_BYTES, MOST_BYTES = 300_000, 500_000
+
 Part = TypeVar("Part")
 Key = TypeVar("Key")
 
@@ -41,11 +44,13 @@ class Method:
         name: the word for it at every stage, on the command line and in files.
         parts: for each stage that it takes part in, ``package.module:NAME`` of its part.
         words: of reports about its tables; None for a way to fit tables whose packed form is another method's.
+        is_core: whether its kernels are in the operator library of at most `CORE_BYTES`.
     """
 
     name: str
     parts: Mapping[str, str]
     words: Words | None = None
+    is_core: bool = False
 
 
 _METHODS: dict[str, Method] = {}
@@ -78,6 +83,12 @@ def words_of(name: str) -> Words:
     if words is None:
         raise BadInputError(f"method {name}: got a way to fit tables, expected one with a packed form of its own")
     return words
+
+
+def most_library_bytes(names: Iterable[str]) -> int:
+    """How large an operator library may be that has these methods."""
+    are_core = all(name in _METHODS and _METHODS[name].is_core for name in names)
+    return CORE_BYTES if are_core else MOST_BYTES
 
 
 class Parts(Mapping[str, Part], Generic[Part]):

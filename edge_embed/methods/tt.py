@@ -30,6 +30,7 @@ TT = Method(
         "compress_bench": "edge_embed.bench.compressors:TT",
     },
     Words("a tensor train", _layout, "order", "cores", "core_", "use a lower rank"),
+    is_core=True,
 )
 TR = Method("tr", {"fitting": "edge_embed.fitting.tr:TR"})
 LOW_RANK = Method(

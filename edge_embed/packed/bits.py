@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 
-MAX_CODES = 65_536
+MIN_CODES, MAX_CODES = 2, 65_536
 _BLOCK_BITS = 1 << 20  # bits spelled out at a time (one byte each): stays within a processor's cache
 
 
@@ -30,8 +30,8 @@ def bits_for(num_codes: int) -> int:
     Raises:
         BadInputError: K is not in 2 ... 65,536.
     """
-    if not 2 <= num_codes <= MAX_CODES:
-        raise BadInputError(f"num_codes: got {num_codes}, expected 2 to {MAX_CODES}")
+    if not MIN_CODES <= num_codes <= MAX_CODES:
+        raise BadInputError(f"num_codes: got {num_codes}, expected {MIN_CODES} to {MAX_CODES}")
     return (num_codes - 1).bit_length()
 
 

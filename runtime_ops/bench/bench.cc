@@ -101,25 +101,13 @@ void eb_copy_rows(const float* table, size_t dim, const int64_t* ids, size_t ids
   }
 }
 
-int32_t eb_gather(void* function, const void* table, const int64_t* ids, size_t ids_a_call, size_t calls,
-                  float* rows, size_t rows_bytes) {
-  using Gather = int32_t (*)(const void*, const int64_t*, int64_t, float*, size_t, int64_t*);
-  const auto gather = reinterpret_cast<Gather>(function);
-  int32_t status = 0;
-  for (size_t call = 0; call < calls && status == 0; ++call, ids += ids_a_call) {
-    status = gather(table, ids, static_cast<int64_t>(ids_a_call), rows, rows_bytes, nullptr);
-  }
-  return status;
-}
-
-int32_t eb_gather_with(void* function, const void* table, const int64_t* ids, size_t ids_a_call, size_t calls,
-                       float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes) {
-  using Gather = int32_t (*)(const void*, const int64_t*, int64_t, float*, size_t, void*, size_t, int64_t*);
-  const auto gather = reinterpret_cast<Gather>(function);
-  int32_t status = 0;
-  for (size_t call = 0; call < calls && status == 0; ++call, ids += ids_a_call) {
-    status = gather(table, ids, static_cast<int64_t>(ids_a_call), rows, rows_bytes, scratch, scratch_bytes,
-                    nullptr);
+int32_t eb_gather(void* gather, const ee_table* table, const int64_t* ids, size_t ids_a_call, size_t calls,
+                  float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes) {
+  const auto function = reinterpret_cast<decltype(&ee_gather)>(gather);
+  int32_t status = EE_OK;
+  for (size_t call = 0; call < calls && status == EE_OK; ++call, ids += ids_a_call) {
+    const ee_ids some{ids, static_cast<int64_t>(ids_a_call), EE_INT64};
+    status = function(table, &some, rows, rows_bytes, scratch, scratch_bytes, nullptr);
   }
   return status;
 }

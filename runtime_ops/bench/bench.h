@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "c_api/edge_embed.h"
+
 #define EB_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -18,13 +20,10 @@ extern "C" {
 EB_API void eb_copy_rows(const float* table, size_t dim, const int64_t* ids, size_t ids_a_call, size_t calls,
                          float* rows);
 
-/* The same by a gather function of c_api/edge_embed.h, with the arguments of that: eb_gather for one without
- * scratch, eb_gather_with for one with it. Gives the first status that is not 0. */
-EB_API int32_t eb_gather(void* function, const void* table, const int64_t* ids, size_t ids_a_call,
-                         size_t calls, float* rows, size_t rows_bytes);
-EB_API int32_t eb_gather_with(void* function, const void* table, const int64_t* ids, size_t ids_a_call,
-                              size_t calls, float* rows, size_t rows_bytes, void* scratch,
-                              size_t scratch_bytes);
+/* The same by ee_gather of c_api/edge_embed.h, whose address `gather` is, with the arguments of that. Gives
+ * the first status that is not EE_OK. */
+EB_API int32_t eb_gather(void* gather, const ee_table* table, const int64_t* ids, size_t ids_a_call,
+                         size_t calls, float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes);
 
 /* Reads a buffer of a multiple of 1,024 bytes, aligned to 64, several times over; gives a number that depends
  * on it. */

@@ -4,12 +4,9 @@
 #define EDGE_EMBED_C_API_CALL_H_
 
 #include "c_api/tables.h"
-#include "kernels/variant.h"
+#include "kernels/topk.h"
 
 namespace edge_embed::c_api {
-
-inline ee_type IdType(const int32_t*) { return EE_INT32; }
-inline ee_type IdType(const int64_t*) { return EE_INT64; }
 
 // A buffer of the caller's.
 struct Buffer {
@@ -17,42 +14,56 @@ struct Buffer {
   size_t bytes;
 };
 
-// use(table) of the kernels' table, which is sound.
-template <class CTable, class Use>
-ee_status WithTable(const CTable* c_table, const Use& use) {
-  if (c_table == nullptr) return EE_NULL_POINTER;
-  const auto table = ToTable(*c_table);
-  const ee_status valid = Validate(table);
-  return valid == EE_OK ? use(table) : valid;
+inline ee_status ReadIds(const ee_ids* c, Ids* ids) {
+  if (c == nullptr) return EE_NULL_POINTER;
+  if (c->count < 0) return EE_BAD_SHAPE;
+  if (c->type != EE_INT32 && c->type != EE_INT64) return EE_BAD_TYPE;
+  if (c->data == nullptr && c->count > 0) return EE_NULL_POINTER;
+  *ids = {c->data, static_cast<ee_type>(c->type), static_cast<size_t>(c->count)};
+  return EE_OK;
 }
 
 // Heads take so many states at a time, which bounds the memory they need.
 constexpr size_t kStatesAtOnce = 16;
 
-// What any use of the table needs: one number for the caller.
 template <class Table>
-ee_status ScratchOf(const Table& table, size_t* bytes) {
-  const auto& kernels = ChosenKernels(table);
-  const Size head = kernels.logits.scratch(table) + kernels.logits.Prepared(table, kStatesAtOnce);
-  const Size doubles = Max(Max(kernels.gather.scratch(table), kernels.bag.scratch(table)), head);
+Size LogitsDoubles(const Table& table) {
+  const Head<Table>& head = ChosenKernels(table).logits;
+  return head.scratch(table) + head.Prepared(table, kStatesAtOnce);
+}
+
+// The scratch of a head that gives the k best: what it prepares, its own, and the best of some states.
+template <class Table>
+struct TopKDoubles {
+  TopKDoubles(const TopK<Table>& kernel, const Table& table, size_t k)
+      : own(kernel.Prepared(table, kStatesAtOnce)),
+        best(own + kernel.scratch(table)),
+        all(best + Size(kStatesAtOnce) * (k + 1)) {}
+
+  Size own, best, all;  // doubles before them, and in all
+};
+
+inline ee_status ScratchBytes(Size doubles, size_t* bytes) {
   uint64_t all;
   if (!(doubles * sizeof(double)).Get(&all)) return EE_SIZE_OVERFLOW;
   *bytes = static_cast<size_t>(all);
   return EE_OK;
 }
 
-// EE_OK where rows of the output and the scratch fit; null: none is needed.
-template <class Table>
-ee_status CheckBuffers(const Table& table, Size rows, Size columns, const Buffer& output,
-                       const Buffer* scratch) {
-  size_t needed, scratch_bytes;
+inline ee_status CheckScratch(Size doubles, const Buffer& scratch) {
+  size_t needed;
+  const ee_status status = ScratchBytes(doubles, &needed);
+  if (status != EE_OK) return status;
+  if (scratch.bytes < needed) return EE_SHORT_SCRATCH;
+  return scratch.data == nullptr && needed > 0 ? EE_NULL_POINTER : EE_OK;
+}
+
+// EE_OK where rows of the output and the scratch fit.
+inline ee_status CheckBuffers(Size rows, Size columns, const Buffer& output, Size doubles,
+                              const Buffer& scratch) {
+  size_t needed;
   if (!OutputBytes(rows, columns, EE_FLOAT32, &needed)) return EE_SIZE_OVERFLOW;
-  if (output.bytes < needed) return EE_SHORT_OUTPUT;
-  if (scratch == nullptr) return EE_OK;
-  const ee_status sized = ScratchOf(table, &scratch_bytes);
-  if (sized != EE_OK) return sized;
-  if (scratch->bytes < scratch_bytes) return EE_SHORT_SCRATCH;
-  return scratch->data == nullptr ? EE_NULL_POINTER : EE_OK;
+  return output.bytes < needed ? EE_SHORT_OUTPUT : CheckScratch(doubles, scratch);
 }
 
 inline bool ReportsPosition(ee_status status) {

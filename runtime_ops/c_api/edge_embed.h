@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/limits.h"
 #include "kernels/status.h"
 #include "kernels/type.h"
 
@@ -34,6 +35,9 @@ EE_API const char* ee_isa(void);
 EE_API const char* ee_isa_name(int32_t index);
 EE_API int32_t ee_isa_runs(int32_t index);
 
+/* The methods that were built into this library, such as "dpq"; null from the last one on. */
+EE_API const char* ee_method_name(int32_t index);
+
 /* One English sentence for an ee_status; never null, also for an unknown value. */
 EE_API const char* ee_status_message(int32_t status);
 
@@ -47,14 +51,14 @@ typedef struct ee_dpq_table {
   const void* value_scales;  /* float32 [shared ? 1 : num_groups], where values are int8 */
   size_t value_scales_bytes; /* readable bytes there; too few is EE_SHORT_VALUE_SCALES */
   int64_t num_embeddings;    /* rows, at least 1 */
-  int64_t num_codes;         /* codes per group, 2 .. 65536 */
+  int64_t num_codes;         /* codes per group, EE_MIN_CODES .. EE_MAX_CODES */
   int64_t num_groups;        /* groups of a row, at least 1 */
   int64_t group_width;       /* values of a group, at least 1 */
   int64_t padding_idx;       /* this row comes out as exactly +0.0; -1: none */
   int32_t bits;              /* ceil(log2(num_codes)) */
   int32_t shared;            /* not 0: every group uses the same values */
   int32_t value_type;        /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
-  const void* blocks;        /* of ee_dpq_make_blocks, for faster logits and top-k */
+  const void* blocks;        /* the codes once more, of ee_prepare; null: none */
   size_t blocks_bytes;       /* readable bytes there, 0: none; too few is EE_SHORT_BLOCKS */
 } ee_dpq_table;
 
@@ -90,138 +94,119 @@ typedef struct ee_tt_core {
   int64_t rank_out;
 } ee_tt_core;
 
-#define EE_MAX_CORES 6
-
 /* A TT or TR table in the packed form (kernels/tt/tt.h has the formula). A row has as many numbers as the
  * product of the cores' columns. */
 typedef struct ee_tt_table {
   ee_tt_core cores[EE_MAX_CORES]; /* the first num_cores count */
-  int64_t num_cores;              /* 2 .. EE_MAX_CORES */
+  int64_t num_cores;              /* EE_MIN_CORES .. EE_MAX_CORES */
   int64_t num_embeddings;         /* rows, at least 1 and at most the product of the cores' rows */
   int64_t padding_idx;            /* this row comes out as exactly +0.0; -1: none */
   int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_tt_table;
 
+/* Values are part of the ABI: append, never renumber. 0, which a zeroed struct has, is none. */
+typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3 } ee_method;
+
+/* Raised with every change of the structs below and above: a caller of another header is refused. */
+#define EE_TABLE_VERSION 1
+
+/* A table of any method. */
+typedef struct ee_table {
+  int32_t version; /* EE_TABLE_VERSION, else EE_BAD_VERSION */
+  int32_t method;  /* an ee_method: which of the following it is; else EE_BAD_METHOD */
+  union {
+    ee_dpq_table dpq;
+    ee_ant_table ant;
+    ee_tt_table tt;
+  };
+} ee_table;
+
+typedef struct ee_ids {
+  const void* data; /* [count], at any alignment; may be null where count is 0 */
+  int64_t count;    /* at least 0 */
+  int32_t type;     /* an ee_type: EE_INT32 or EE_INT64 */
+} ee_ids;
+
 /* Bag b has the ids offsets[b] .. offsets[b+1]-1. Ids equal to padding_idx are skipped: they count neither in
  * a mean nor for a maximum. A bag of nothing is zero. */
 typedef struct ee_bags {
-  const int64_t* offsets;      /* [num_bags + 1]: begin with 0, never decrease, end with num_ids */
+  const int64_t* offsets;      /* [num_bags + 1]: begin with 0, never decrease, end with the number of ids */
   int64_t num_bags;            /* at least 0 */
-  const float* sample_weights; /* [num_ids], with mode 0 only; null: all are 1 */
+  const float* sample_weights; /* [number of ids], with mode 0 only; null: all are 1 */
   int32_t mode;                /* 0 sum, 1 mean, 2 maximum */
 } ee_bags;
 
-/* How much scratch the functions below need for this table, aligned for double; one buffer for each thread
- * that calls. DPQ's gather needs none. On an error *bytes stays as it was, here and wherever bytes are told.
- */
-EE_API ee_status ee_dpq_scratch_bytes(const ee_dpq_table* table, size_t* bytes);
-EE_API ee_status ee_ant_scratch_bytes(const ee_ant_table* table, size_t* bytes);
-EE_API ee_status ee_tt_scratch_bytes(const ee_tt_table* table, size_t* bytes);
-
-/* The last cores of a table multiplied in advance (kernels/tt/merge.h): rows and bags take fewer products,
- * for memory. *bytes is how much of it serves best, of `most_bytes` at most; 0 where nothing is gained, and
- * then there is nothing to call. *scratch_bytes is needed during the call only. */
-EE_API ee_status ee_tt_merge_bytes(const ee_tt_table* table, size_t most_bytes, size_t* bytes,
-                                   size_t* scratch_bytes);
-
-/* *merged is a table with the same rows within rounding, and serves wherever `table` does. It points into
- * `memory`, of any alignment, and to the cores of `table` that are not multiplied: both must stay. `bytes`
- * and the scratch, aligned for double, are those of the function above; fewer bytes are EE_SHORT_OUTPUT. */
-EE_API ee_status ee_tt_merge(const ee_tt_table* table, void* memory, size_t bytes, void* scratch,
-                             size_t scratch_bytes, ee_tt_table* merged);
-
-/* rows[i, :] = row ids[i] of the table, float32 [num_ids, columns]; of DPQ bit-exact, else summed in float64
- * and rounded once.
- *
- * num_ids may be 0 (ids and rows may then be null). On EE_ID_OUT_OF_RANGE, and for a row that is damaged
- * (EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID), *bad_position (where not null) is the index in ids of
- * the first bad id, and only the rows before it are written; in every other case *bad_position is -1. */
-EE_API ee_status ee_dpq_gather_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
-                                       float* rows, size_t rows_bytes, int64_t* bad_position);
-EE_API ee_status ee_dpq_gather_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids,
-                                       float* rows, size_t rows_bytes, int64_t* bad_position);
-EE_API ee_status ee_ant_gather_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids,
-                                       float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
-                                       int64_t* bad_position);
-EE_API ee_status ee_ant_gather_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids,
-                                       float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
-                                       int64_t* bad_position);
-EE_API ee_status ee_tt_gather_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids,
-                                      float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
-                                      int64_t* bad_position);
-EE_API ee_status ee_tt_gather_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids,
-                                      float* rows, size_t rows_bytes, void* scratch, size_t scratch_bytes,
-                                      int64_t* bad_position);
-
-/* out[b, :] = bag b, float32 [num_bags, columns].
- *
- * As for gather, except that on a bad id out holds the bags before that id's. On EE_BAD_OFFSETS *bad_position
- * is the index of the first offset that is wrong, and nothing is written. */
-EE_API ee_status ee_dpq_bag_f32_i64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids,
-                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                    size_t scratch_bytes, int64_t* bad_position);
-EE_API ee_status ee_dpq_bag_f32_i32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids,
-                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                    size_t scratch_bytes, int64_t* bad_position);
-EE_API ee_status ee_ant_bag_f32_i64(const ee_ant_table* table, const int64_t* ids, int64_t num_ids,
-                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                    size_t scratch_bytes, int64_t* bad_position);
-EE_API ee_status ee_ant_bag_f32_i32(const ee_ant_table* table, const int32_t* ids, int64_t num_ids,
-                                    const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                    size_t scratch_bytes, int64_t* bad_position);
-EE_API ee_status ee_tt_bag_f32_i64(const ee_tt_table* table, const int64_t* ids, int64_t num_ids,
-                                   const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                   size_t scratch_bytes, int64_t* bad_position);
-EE_API ee_status ee_tt_bag_f32_i32(const ee_tt_table* table, const int32_t* ids, int64_t num_ids,
-                                   const ee_bags* bags, float* out, size_t out_bytes, void* scratch,
-                                   size_t scratch_bytes, int64_t* bad_position);
-
-/* logits[b, i] = sum over c of hidden[b, c] * row i of the table [c], float32 [batch, num_embeddings].
- *
- * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
- * its index, and only the columns of logits before it are written; in every other case *bad_row is -1. */
-EE_API ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch,
-                                   float* logits, size_t logits_bytes, void* scratch, size_t scratch_bytes,
-                                   int64_t* bad_row);
-EE_API ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch,
-                                   float* logits, size_t logits_bytes, void* scratch, size_t scratch_bytes,
-                                   int64_t* bad_row);
-EE_API ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
-                                  size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
-
-/* The codes of a table once more, in an order that logits and top-k read faster: made once by
- * ee_dpq_make_blocks out of the table's codes, into memory that stays the caller's at any alignment (a cache
- * line's is best), and given with the table from then on (ee_dpq_table.blocks). How many bytes; 0 where
- * nothing would read them: other bits than 4, few rows, a processor without the instructions. */
-EE_API ee_status ee_dpq_blocks_bytes(const ee_dpq_table* table, size_t* bytes);
-EE_API ee_status ee_dpq_make_blocks(const ee_dpq_table* table, void* blocks, size_t blocks_bytes);
-
 /* Where the k largest logits of each state go, largest first and equal ones by lowest row. */
-typedef struct ee_topk {
-  int64_t k;           /* 1 .. 1000, at most the rows of the table */
+typedef struct ee_best {
+  int64_t k;           /* 1 .. EE_MAX_K, at most the rows of the table */
   const float* bias;   /* [num_embeddings], added to the logits; null: none */
   float* values;       /* [batch, k]: the logits */
   size_t values_bytes; /* writable bytes there; too few is EE_SHORT_OUTPUT */
   int64_t* ids;        /* [batch, k]: their rows */
   size_t ids_bytes;    /* writable bytes there; too few is EE_SHORT_OUTPUT */
-} ee_topk;
+} ee_best;
 
-/* How much scratch the functions below need, aligned for double. */
-EE_API ee_status ee_dpq_topk_scratch_bytes(const ee_dpq_table* table, int64_t k, size_t* bytes);
-EE_API ee_status ee_ant_topk_scratch_bytes(const ee_ant_table* table, int64_t k, size_t* bytes);
-EE_API ee_status ee_tt_topk_scratch_bytes(const ee_tt_table* table, int64_t k, size_t* bytes);
+/* EE_OK where every function below takes the table; the same few nanoseconds for any size, as no content is
+ * read. Each of them checks it too. */
+EE_API ee_status ee_check(const ee_table* table);
 
-/* The k largest of what the functions above give, plus bias, without all of it in memory. What is not a
+/* What a table is used for: the functions of these names below. */
+typedef enum ee_use { EE_GATHER = 0, EE_BAG = 1, EE_LOGITS = 2, EE_TOPK = 3 } ee_use;
+
+/* How much scratch a use of this table needs, for any number of ids or states, aligned for double; one buffer
+ * for each thread that calls. It may be 0, and the scratch null. `k` counts for EE_TOPK alone. On an error
+ * *bytes stays as it was, here and wherever bytes are told. */
+EE_API ee_status ee_scratch_bytes(const ee_table* table, int32_t use, int64_t k, size_t* bytes);
+
+/* rows[i, :] = row ids[i] of the table, float32 [number of ids, columns]; of DPQ bit-exact, else summed in
+ * float64 and rounded once.
+ *
+ * There may be no ids (rows may then be null). On EE_ID_OUT_OF_RANGE, and for a row that is damaged
+ * (EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID), *bad_position (where not null) is the index in ids of
+ * the first bad id, and only the rows before it are written; in every other case *bad_position is -1. */
+EE_API ee_status ee_gather(const ee_table* table, const ee_ids* ids, float* rows, size_t rows_bytes,
+                           void* scratch, size_t scratch_bytes, int64_t* bad_position);
+
+/* out[b, :] = bag b, float32 [num_bags, columns].
+ *
+ * As for gather, except that on a bad id out holds the bags before that id's. On EE_BAD_OFFSETS *bad_position
+ * is the index of the first offset that is wrong, and nothing is written. */
+EE_API ee_status ee_bag(const ee_table* table, const ee_ids* ids, const ee_bags* bags, float* out,
+                        size_t out_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_position);
+
+/* logits[b, i] = sum over c of hidden[b, c] * row i of the table [c], float32 [batch, num_embeddings].
+ *
+ * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
+ * its index, and only the columns of logits before it are written; in every other case *bad_row is -1. */
+EE_API ee_status ee_logits(const ee_table* table, const float* hidden, int64_t batch, float* logits,
+                           size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+
+/* The k largest of what the function above gives, plus bias, without all of it in memory. What is not a
  * number counts as the largest.
  *
  * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
  * its index, and what values and ids hold is undefined; in every other case *bad_row is -1. */
-EE_API ee_status ee_dpq_topk_f32(const ee_dpq_table* table, const float* hidden, int64_t batch,
-                                 const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
-EE_API ee_status ee_ant_topk_f32(const ee_ant_table* table, const float* hidden, int64_t batch,
-                                 const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
-EE_API ee_status ee_tt_topk_f32(const ee_tt_table* table, const float* hidden, int64_t batch,
-                                const ee_topk* topk, void* scratch, size_t scratch_bytes, int64_t* bad_row);
+EE_API ee_status ee_topk(const ee_table* table, const float* hidden, int64_t batch, const ee_best* best,
+                         void* scratch, size_t scratch_bytes, int64_t* bad_row);
+
+/* What is made of a table once and makes uses faster, for memory:
+ *
+ *   TT    the last cores multiplied in advance (kernels/tt/merge.h): fewer products for rows and bags
+ *   DPQ   the codes once more, in an order that logits and top-k read faster (kernels/dpq/blocks.h)
+ *
+ * *bytes is how much memory serves best, of `most_bytes` at most; 0 where nothing is gained: other methods,
+ * DPQ with other bits than 4, few rows, a processor without the instructions. *scratch_bytes is needed during
+ * the call of ee_prepare only. */
+EE_API ee_status ee_prepare_bytes(const ee_table* table, size_t most_bytes, size_t* bytes,
+                                  size_t* scratch_bytes);
+
+/* *prepared, which may be `table` itself, is a table with the same rows, of TT within rounding, and serves
+ * wherever `table` does. It points into `memory`, of any alignment (a cache line's is best), and to what is
+ * not made anew of `table`: both must stay. Makes what is best within `bytes`, which the function above tells
+ * as well as the scratch for it, aligned for double; where nothing is gained within them, *prepared is
+ * `table`. */
+EE_API ee_status ee_prepare(const ee_table* table, void* memory, size_t bytes, void* scratch,
+                            size_t scratch_bytes, ee_table* prepared);
 
 #ifdef __cplusplus
 }

@@ -5,13 +5,13 @@ namespace edge_embed::c_api {
 namespace {
 
 template <class Table>
-ee_status WriteLogits(const Table& table, const float* hidden, int64_t batch, const Buffer& logits,
-                      const Buffer& scratch, int64_t* bad_row) {
+ee_status Logits(const Table& table, const float* hidden, int64_t batch, const Buffer& logits,
+                 const Buffer& scratch, int64_t* bad_row) {
   if (batch < 0) return EE_BAD_SHAPE;
   if (batch == 0) return EE_OK;
   if (hidden == nullptr || logits.data == nullptr) return EE_NULL_POINTER;
   const size_t count = static_cast<size_t>(batch), rows = static_cast<size_t>(table.num_embeddings);
-  const ee_status fits = CheckBuffers(table, count, rows, logits, &scratch);
+  const ee_status fits = CheckBuffers(count, rows, logits, LogitsDoubles(table), scratch);
   if (fits != EE_OK) return fits;
 
   const auto& head = ChosenKernels(table).logits;
@@ -29,32 +29,14 @@ ee_status WriteLogits(const Table& table, const float* hidden, int64_t batch, co
   return Report(status, bad, bad_row);
 }
 
-template <class CTable>
-ee_status Logits(const CTable* c_table, const float* hidden, int64_t batch, const Buffer& logits,
-                 const Buffer& scratch, int64_t* bad_row) {
-  if (bad_row != nullptr) *bad_row = -1;
-  return WithTable(c_table, [&](const auto& table) {
-    return WriteLogits(table, hidden, batch, logits, scratch, bad_row);
-  });
-}
-
 }  // namespace
 }  // namespace edge_embed::c_api
 
-ee_status ee_dpq_logits_f32(const ee_dpq_table* table, const float* hidden, int64_t batch, float* logits,
-                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
-                                   bad_row);
-}
-
-ee_status ee_ant_logits_f32(const ee_ant_table* table, const float* hidden, int64_t batch, float* logits,
-                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
-                                   bad_row);
-}
-
-ee_status ee_tt_logits_f32(const ee_tt_table* table, const float* hidden, int64_t batch, float* logits,
-                           size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
-  return edge_embed::c_api::Logits(table, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes},
-                                   bad_row);
+ee_status ee_logits(const ee_table* table, const float* hidden, int64_t batch, float* logits,
+                    size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row) {
+  using namespace edge_embed::c_api;
+  if (bad_row != nullptr) *bad_row = -1;
+  return WithTable(table, [&](const auto& sound, const auto&) {
+    return Logits(sound, hidden, batch, {logits, logits_bytes}, {scratch, scratch_bytes}, bad_row);
+  });
 }

@@ -57,7 +57,6 @@ ant::Table ToTable(const ee_ant_table& c) {
 }
 
 tt::Table ToTable(const ee_tt_table& c) {
-  static_assert(EE_MAX_CORES == tt::kMaxCores, "one number, in C and in C++");
   tt::Table table{};
   for (size_t k = 0; k < EE_MAX_CORES; ++k) {
     const ee_tt_core& core = c.cores[k];

@@ -1,11 +1,9 @@
-// The tables of C callers as those of the kernels, and one back.
+// The tables of C callers as those of the kernels, and back.
 #ifndef EDGE_EMBED_C_API_TABLES_H_
 #define EDGE_EMBED_C_API_TABLES_H_
 
 #include "c_api/edge_embed.h"
-#include "kernels/ant/ant.h"
-#include "kernels/dpq/dpq.h"
-#include "kernels/tt/tt.h"
+#include "kernels/methods.h"
 
 namespace edge_embed::c_api {
 
@@ -13,6 +11,29 @@ dpq::Table ToTable(const ee_dpq_table& c);
 ant::Table ToTable(const ee_ant_table& c);
 tt::Table ToTable(const ee_tt_table& c);
 ee_tt_table ToC(const tt::Table& table);
+
+// use(table of the kernels, its part of *c), where the table is sound.
+template <class CTable, class Use>
+ee_status WithSound(CTable& c, const Use& use) {
+  const auto table = ToTable(c);
+  const ee_status status = Validate(table);
+  return status == EE_OK ? use(table, c) : status;
+}
+
+// The same for a table of any method.
+template <class CTable, class Use>
+ee_status WithTable(CTable* c, const Use& use) {
+  if (c == nullptr) return EE_NULL_POINTER;
+  if (c->version != EE_TABLE_VERSION) return EE_BAD_VERSION;
+  switch (c->method) {
+#define EDGE_EMBED_CASE(method, NAME) \
+  case EE_##NAME:                     \
+    return WithSound(c->method, use);
+    EDGE_EMBED_METHODS(EDGE_EMBED_CASE)
+#undef EDGE_EMBED_CASE
+  }
+  return EE_BAD_METHOD;
+}
 
 }  // namespace edge_embed::c_api
 

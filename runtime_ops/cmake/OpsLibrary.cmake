@@ -1,8 +1,8 @@
 # How the library is compiled and linked. Everything that is target-specific in the build is here.
 include(CheckCXXCompilerFlag)
 
-set(EDGE_EMBED_KERNEL_SOURCES kernels/dpq/blocks.cc kernels/dpq/bound.cc kernels/element.cc kernels/status.cc
-    kernels/topk.cc kernels/tt/merge.cc kernels/use.cc kernels/variant.cc kernels/vector.cc)
+set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
+    kernels/vector.cc)
 # Each of the variants compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
 set(EDGE_EMBED_LEVEL_portable -O3)
@@ -20,16 +20,19 @@ list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/cpu.cc)
 foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
   list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/isa/${variant}.cc)
 endforeach()
-set(EDGE_EMBED_C_API_SOURCES c_api/bag.cc c_api/edge_embed.cc c_api/gather.cc c_api/logits.cc c_api/memory.cc c_api/tables.cc
+set(EDGE_EMBED_C_API_SOURCES c_api/bag.cc c_api/edge_embed.cc c_api/gather.cc c_api/logits.cc c_api/prepare.cc c_api/tables.cc
     c_api/topk.cc)
 set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/op.cc ort/parallel.cc
     ort/register.cc ort/result.cc ort/topk.cc)
-foreach(method IN ITEMS ant dpq tt)
-  list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/${method}/reference.cc kernels/${method}/validate.cc)
-  list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
-endforeach()
 set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/heads.cc
     tflite/manifest.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
+foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
+  file(GLOB sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
+       "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")
+  list(APPEND EDGE_EMBED_KERNEL_SOURCES ${sources})
+  list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
+  list(APPEND EDGE_EMBED_TFLITE_SOURCES tflite/${method}.cc)
+endforeach()
 foreach(list IN ITEMS KERNEL C_API ORT TFLITE)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()
@@ -51,6 +54,7 @@ function(edge_embed_compile_options target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
                                            -Wcast-qual -Wundef)
+  target_compile_options(${target} PRIVATE ${EDGE_EMBED_METHODS_OPTION})
   target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}")
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/..")
   if(EDGE_EMBED_SANITIZE)

@@ -1,5 +1,10 @@
 #include "kernels/status.h"
 
+#include "kernels/limits.h"
+
+#define EE_DIGITS(number) #number
+#define EE_TEXT(limit) EE_DIGITS(limit)
+
 namespace edge_embed {
 
 const char* StatusMessage(int status) {
@@ -11,7 +16,7 @@ const char* StatusMessage(int status) {
     case EE_BAD_SHAPE:
       return "every size of a table must be at least 1, the number of ids at least 0";
     case EE_BAD_NUM_CODES:
-      return "num_codes must lie between 2 and 65536";
+      return "num_codes must lie between " EE_TEXT(EE_MIN_CODES) " and " EE_TEXT(EE_MAX_CODES);
     case EE_BAD_BITS:
       return "bits must be ceil(log2(num_codes)), the smallest width that holds every code";
     case EE_BAD_PADDING:
@@ -45,7 +50,7 @@ const char* StatusMessage(int status) {
     case EE_BAD_ANCHOR_ID:
       return "an anchor id of a row is not below num_anchors";
     case EE_BAD_NUM_CORES:
-      return "a table must have from 2 to 6 cores";
+      return "a table must have from " EE_TEXT(EE_MIN_CORES) " to " EE_TEXT(EE_MAX_CORES) " cores";
     case EE_BAD_RANKS:
       return "the last size of a core must be the second of the next one, that of the last core the second "
              "of "
@@ -63,7 +68,15 @@ const char* StatusMessage(int status) {
     case EE_SHORT_BLOCKS:
       return "the buffer of blocks is shorter than the table's blocks";
     case EE_BAD_K:
-      return "k must lie between 1 and 1000 and not above the rows, of which there may be 4294967294";
+      return "k must lie between 1 and " EE_TEXT(EE_MAX_K) " and not above the rows, of "
+             "which there may be 4294967294";
+    case EE_BAD_VERSION:
+      return "the struct of the table is that of another header: its version must be EE_TABLE_VERSION, and "
+             "header and library of one release";
+    case EE_BAD_METHOD:
+      return "method is none that this library has: ee_method_name tells which were built in";
+    case EE_BAD_USE:
+      return "use must be EE_GATHER, EE_BAG, EE_LOGITS or EE_TOPK";
     default:
       return "unknown status: the caller and this library are of different versions";
   }

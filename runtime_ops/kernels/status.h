@@ -36,7 +36,10 @@ typedef enum ee_status {
   EE_BAD_OFFSETS = 25,
   EE_SHORT_VALUE_SCALES = 26,
   EE_BAD_K = 27,
-  EE_SHORT_BLOCKS = 28
+  EE_SHORT_BLOCKS = 28,
+  EE_BAD_VERSION = 29,
+  EE_BAD_METHOD = 30,
+  EE_BAD_USE = 31
 } ee_status;
 
 #ifdef __cplusplus
@@ -44,7 +47,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_SHORT_BLOCKS;
+constexpr int kLastStatus = EE_BAD_USE;
 
 // One sentence without a final stop, never null: also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -71,8 +71,8 @@ ee_status TopK<Table>::Scan(const Table& table, const TopKInput& input, size_t b
   return EE_OK;
 }
 
-template class TopK<ant::Table>;
-template class TopK<dpq::Table>;
-template class TopK<tt::Table>;
+#define EDGE_EMBED_TOPK(method, NAME) template class TopK<method::Table>;
+EDGE_EMBED_METHODS(EDGE_EMBED_TOPK)
+#undef EDGE_EMBED_TOPK
 
 }  // namespace edge_embed

@@ -8,16 +8,16 @@
 #ifndef EDGE_EMBED_KERNELS_TOPK_H_
 #define EDGE_EMBED_KERNELS_TOPK_H_
 
+#include "kernels/limits.h"
 #include "kernels/variant.h"
 
 namespace edge_embed {
 
-constexpr int64_t kMaxK = 1000;
 constexpr int64_t kMaxTopKRows = 0xFFFFFFFE;
 
 // EE_BAD_K where the table has fewer rows than k, or more than a candidate has numbers for.
 inline ee_status CheckK(int64_t k, int64_t rows) {
-  return k >= 1 && k <= kMaxK && k <= rows && rows <= kMaxTopKRows ? EE_OK : EE_BAD_K;
+  return k >= 1 && k <= EE_MAX_K && k <= rows && rows <= kMaxTopKRows ? EE_OK : EE_BAD_K;
 }
 
 // A heap of the best, to largest first.
@@ -69,9 +69,9 @@ class TopK {
   const TopKKernel<Table>* own_;
 };
 
-extern template class TopK<ant::Table>;
-extern template class TopK<dpq::Table>;
-extern template class TopK<tt::Table>;
+#define EDGE_EMBED_TOPK(method, NAME) extern template class TopK<method::Table>;
+EDGE_EMBED_METHODS(EDGE_EMBED_TOPK)
+#undef EDGE_EMBED_TOPK
 
 }  // namespace edge_embed
 

@@ -20,12 +20,9 @@ void OfferEach(const float* logits, size_t count, size_t first, const Best& best
 
 bool Always() { return true; }
 
-constexpr Variant kReference{"reference",
-                             Always,
-                             &kReferenceKernels<ant::Table>,
-                             &kReferenceKernels<dpq::Table>,
-                             &kReferenceKernels<tt::Table>,
-                             OfferEach};
+#define EDGE_EMBED_KERNELS(method, NAME) &kReferenceKernels<method::Table>,
+constexpr Variant kReference{"reference", Always, OfferEach, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+#undef EDGE_EMBED_KERNELS
 
 // A library without libc has no environment to read.
 const char* ForcedName() {

@@ -6,10 +6,8 @@
 #ifndef EDGE_EMBED_KERNELS_VARIANT_H_
 #define EDGE_EMBED_KERNELS_VARIANT_H_
 
-#include "kernels/ant/ant.h"
 #include "kernels/candidate.h"
-#include "kernels/dpq/dpq.h"
-#include "kernels/tt/tt.h"
+#include "kernels/methods.h"
 
 namespace edge_embed {
 
@@ -74,11 +72,11 @@ struct Kernels {
 struct Variant {
   const char* name;
   bool (*runs_here)();
-  const Kernels<ant::Table>* ant;
-  const Kernels<dpq::Table>* dpq;
-  const Kernels<tt::Table>* tt;
   // Offers logits of the rows first .. first+count-1.
   void (*offer_all)(const float* logits, size_t count, size_t first, const Best& best);
+#define EDGE_EMBED_KERNELS(method, NAME) const Kernels<method::Table>* method;
+  EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)
+#undef EDGE_EMBED_KERNELS
 };
 
 // All that this build has, best first; the last one, "reference", runs everywhere.
@@ -92,13 +90,12 @@ const Variant& ChosenVariant();
 // What EDGE_EMBED_FORCE_ISA asks for in vain, or null.
 const char* RefusedVariant();
 
-inline const Kernels<ant::Table>& KernelsOf(const Variant& variant, const ant::Table&) {
-  return *variant.ant;
-}
-inline const Kernels<dpq::Table>& KernelsOf(const Variant& variant, const dpq::Table&) {
-  return *variant.dpq;
-}
-inline const Kernels<tt::Table>& KernelsOf(const Variant& variant, const tt::Table&) { return *variant.tt; }
+#define EDGE_EMBED_KERNELS_OF(method, NAME)                                                      \
+  inline const Kernels<method::Table>& KernelsOf(const Variant& variant, const method::Table&) { \
+    return *variant.method;                                                                      \
+  }
+EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS_OF)
+#undef EDGE_EMBED_KERNELS_OF
 
 // Those to use for a table.
 template <class Table>

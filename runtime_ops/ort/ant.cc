@@ -94,7 +94,7 @@ OrtStatus* Ant::MakeTable(const Node& node, const Attributes& attributes, const 
 
 }  // namespace
 
-constexpr OpSpec kAntOps[kNumUses] = {MakeSpec<Ant, Rows>(), MakeSpec<Ant, Bag>(), MakeSpec<Ant, Logits>(),
+constexpr OpSpec kANTOps[kNumUses] = {MakeSpec<Ant, Rows>(), MakeSpec<Ant, Bag>(), MakeSpec<Ant, Logits>(),
                                       MakeSpec<Ant, BestOf>()};
 
 }  // namespace edge_embed::ort

@@ -152,7 +152,7 @@ OrtStatus* Dpq::PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel)
 
 }  // namespace
 
-constexpr OpSpec kDpqOps[kNumUses] = {MakeSpec<Dpq, Rows>(), MakeSpec<Dpq, Bag>(), MakeSpec<Dpq, Logits>(),
+constexpr OpSpec kDPQOps[kNumUses] = {MakeSpec<Dpq, Rows>(), MakeSpec<Dpq, Bag>(), MakeSpec<Dpq, Logits>(),
                                       MakeSpec<Dpq, BestOf>()};
 
 }  // namespace edge_embed::ort

@@ -1,4 +1,4 @@
-// The operators of each method: one list here, of its uses, and one file beside this.
+// The operators of each method, in the file of its name beside this.
 #ifndef EDGE_EMBED_ORT_METHODS_H_
 #define EDGE_EMBED_ORT_METHODS_H_
 
@@ -8,9 +8,9 @@ namespace edge_embed::ort {
 
 constexpr size_t kNumUses = 4;
 
-extern const OpSpec kAntOps[kNumUses];
-extern const OpSpec kDpqOps[kNumUses];
-extern const OpSpec kTtOps[kNumUses];
+#define EDGE_EMBED_OPS(method, NAME) extern const OpSpec k##NAME##Ops[kNumUses];
+EDGE_EMBED_METHODS(EDGE_EMBED_OPS)
+#undef EDGE_EMBED_OPS
 
 }  // namespace edge_embed::ort
 

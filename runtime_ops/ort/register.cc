@@ -10,7 +10,9 @@
 namespace edge_embed::ort {
 namespace {
 
-constexpr const OpSpec* kMethods[] = {kAntOps, kDpqOps, kTtOps};
+#define EDGE_EMBED_OPS(method, NAME) k##NAME##Ops,
+constexpr const OpSpec* kMethods[] = {EDGE_EMBED_METHODS(EDGE_EMBED_OPS)};
+#undef EDGE_EMBED_OPS
 
 // They live as long as the library. The first registration makes them: as constants they would take a
 // relocation for each of their pointers, over half a kilobyte an operator.

@@ -12,7 +12,7 @@ OrtStatus* ReadTopKAttributes(const Node& node, const OrtKernelInfo* info, TopKA
     return nullptr;
   }
   Message message = Begin(node);
-  message << "got k=" << k << " and biased=" << biased << ", expected k from 1 to " << kMaxK
+  message << "got k=" << k << " and biased=" << biased << ", expected k from 1 to " << EE_MAX_K
           << ", and biased 0 or 1" << kDamaged;
   return Fail(node, message);
 }

@@ -21,7 +21,7 @@ struct Tt {
   static constexpr const char* kTopK = "TTTopK";
   static constexpr InputSpec kTensors[] = {{"core_0", kFloats}, {"core_1", kFloats}, {"core_2", kFloats},
                                            {"core_3", kFloats}, {"core_4", kFloats}, {"core_5", kFloats}};
-  static constexpr size_t kRequired = tt::kMinCores;
+  static constexpr size_t kRequired = EE_MIN_CORES;
   static constexpr size_t kFloatTensor = 0;
 
   using Table = tt::Table;
@@ -41,7 +41,7 @@ struct Tt {
   }
   static OrtStatus* PrepareRows(const OrtKernelInfo* info, TableKernel<Tt>* kernel);
 };
-static_assert(CountOf(Tt::kTensors) == tt::kMaxCores, "one input for each core that a table may have");
+static_assert(CountOf(Tt::kTensors) == EE_MAX_CORES, "one input for each core that a table may have");
 
 OrtStatus* CheckCore(const Node& node, const Tensor* tensors, size_t k) {
   if (tensors[k].rank == 4 && tensors[k].type == tensors[0].type) return nullptr;
@@ -95,7 +95,7 @@ OrtStatus* Tt::PrepareRows(const OrtKernelInfo* info, TableKernel<Tt>* kernel) {
 
 }  // namespace
 
-constexpr OpSpec kTtOps[kNumUses] = {MakeSpec<Tt, Rows>(), MakeSpec<Tt, Bag>(), MakeSpec<Tt, Logits>(),
+constexpr OpSpec kTTOps[kNumUses] = {MakeSpec<Tt, Rows>(), MakeSpec<Tt, Bag>(), MakeSpec<Tt, Logits>(),
                                      MakeSpec<Tt, BestOf>()};
 
 }  // namespace edge_embed::ort

@@ -4,15 +4,15 @@
 
 #include "c_api/tables.h"
 #include "tests/ant_case.h"
+#include "tests/c_structs.h"
 #include "tests/dpq_case.h"
 #include "tests/tt_case.h"
 
 namespace edge_embed::testing {
 
-using c_api::ToC;
-
-inline ee_dpq_table ToC(const dpq::Table& t) {
-  ee_dpq_table c{};
+inline ee_table ToC(const dpq::Table& t) {
+  ee_table tagged = Tagged(EE_DPQ);
+  ee_dpq_table& c = tagged.dpq;
   c.codes = t.codes;
   c.codes_bytes = t.codes_bytes;
   c.values = t.values;
@@ -29,11 +29,12 @@ inline ee_dpq_table ToC(const dpq::Table& t) {
   c.bits = t.bits;
   c.shared = t.shared ? 1 : 0;
   c.value_type = t.value_type;
-  return c;
+  return tagged;
 }
 
-inline ee_ant_table ToC(const ant::Table& t) {
-  ee_ant_table c{};
+inline ee_table ToC(const ant::Table& t) {
+  ee_table tagged = Tagged(EE_ANT);
+  ee_ant_table& c = tagged.ant;
   c.row_offsets = t.row_offsets;
   c.row_offsets_bytes = t.row_offsets_bytes;
   c.anchor_ids = t.anchor_ids;
@@ -51,8 +52,34 @@ inline ee_ant_table ToC(const ant::Table& t) {
   c.anchor_id_type = t.anchor_id_type;
   c.weight_type = t.weight_type;
   c.anchor_type = t.anchor_type;
-  return c;
+  return tagged;
 }
+
+inline ee_table ToC(const tt::Table& t) {
+  ee_table tagged = Tagged(EE_TT);
+  tagged.tt = c_api::ToC(t);
+  return tagged;
+}
+
+// Scratch of exactly the size that a use needs.
+class UseScratch {
+ public:
+  UseScratch(const ee_table& table, ee_use use, int64_t k = 0)
+      : size_(Needed(table, use, k)), buffer_(size_) {}
+
+  void* data() const { return buffer_.data(); }
+  size_t size() const { return size_; }
+
+ private:
+  static size_t Needed(const ee_table& table, ee_use use, int64_t k) {
+    size_t bytes = 0;
+    CHECK(ee_scratch_bytes(&table, use, k, &bytes) == EE_OK);
+    return bytes;
+  }
+
+  size_t size_;
+  GuardedBuffer buffer_;
+};
 
 }  // namespace edge_embed::testing
 

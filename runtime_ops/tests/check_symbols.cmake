@@ -1,15 +1,8 @@
 # What a built library exports, and for a freestanding one that it needs nothing from anywhere.
 # Usage: cmake -DREADELF=... -DLIBRARY=... -DFREESTANDING=ON|OFF [-DEXPECTED=NAMES] -P check_symbols.cmake
 # EXPECTED: what it exports; without it, all that the operator library does.
-set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_isa ee_isa_name ee_isa_runs ee_status_message ee_tt_merge
-             ee_tt_merge_bytes ee_version)
-foreach(method IN ITEMS ant dpq tt)
-  foreach(name IN ITEMS bag_f32_i32 bag_f32_i64 gather_f32_i32 gather_f32_i64 logits_f32 scratch_bytes topk_f32
-          topk_scratch_bytes)
-    list(APPEND expected ee_${method}_${name})
-  endforeach()
-endforeach()
-list(APPEND expected ee_dpq_blocks_bytes ee_dpq_make_blocks)
+set(expected RegisterCustomOps RegisterEdgeEmbedOps ee_bag ee_check ee_gather ee_isa ee_isa_name ee_isa_runs ee_logits
+             ee_method_name ee_prepare ee_prepare_bytes ee_scratch_bytes ee_status_message ee_topk ee_version)
 if(DEFINED EXPECTED)
   set(expected ${EXPECTED})
 endif()

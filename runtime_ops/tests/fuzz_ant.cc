@@ -48,7 +48,8 @@ void SetBlocks(const Block& row_offsets, const Block& anchor_ids, const Block& w
 // Rows of all anchors, which are made by a product, some of them damaged.
 void FuzzDense(Reader& in) {
   constexpr int64_t kRows = 5, kColumns = 56;
-  ee_ant_table table{};
+  ee_table tagged = Tagged(EE_ANT);
+  ee_ant_table& table = tagged.ant;
   table.num_embeddings = kRows;
   table.num_anchors = 33 + in.Take<uint8_t>() % 9;
   table.num_weights = kRows * table.num_anchors;
@@ -75,7 +76,7 @@ void FuzzDense(Reader& in) {
   in.Bytes(weights.data.get(), weights.size / 4);
   in.Bytes(anchors.data.get(), anchors.size / 64);
   SetBlocks(row_offsets, anchor_ids, weights, anchors, &table);
-  FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
+  FuzzGather<int64_t>(in, tagged, kRows);
 }
 
 }  // namespace
@@ -86,7 +87,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FuzzDense(in);
     return 0;
   }
-  ee_ant_table table{};
+  ee_table tagged = Tagged(EE_ANT);
+  ee_ant_table& table = tagged.ant;
   table.num_embeddings = Number(in, 12);
   table.num_weights = Number(in, 30);
   table.num_anchors = Number(in, 9);
@@ -111,9 +113,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((in.Take<uint8_t>() & 7) != 0) FillAnchorIds(in, table.num_anchors, id_size, &anchor_ids);
   SetBlocks(row_offsets, anchor_ids, weights, anchors, &table);
 
-  FuzzGather<int64_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i64);
-  FuzzGather<int32_t>(in, table, ee_ant_scratch_bytes, ee_ant_gather_f32_i32);
-  FuzzUses(in, table, ee_ant_scratch_bytes, ee_ant_bag_f32_i64, ee_ant_logits_f32);
-  FuzzTopK(in, table, ee_ant_scratch_bytes, ee_ant_topk_scratch_bytes, ee_ant_topk_f32);
+  FuzzUses(in, tagged, table.num_embeddings, table.embedding_dim);
   return 0;
 }

@@ -29,18 +29,12 @@ void FitBuffers(ee_dpq_table* table) {
   table->value_scales_bytes = static_cast<size_t>(books) * sizeof(float);
 }
 
-// Its gather has no scratch.
-template <typename Id, typename GatherFunction>
-auto WithoutScratch(GatherFunction gather) {
-  return [gather](const ee_dpq_table* table, const Id* ids, int64_t num_ids, float* rows, size_t rows_bytes,
-                  void*, size_t, int64_t* bad) { return gather(table, ids, num_ids, rows, rows_bytes, bad); };
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Reader in(data, size);
-  ee_dpq_table table{};
+  ee_table tagged = Tagged(EE_DPQ);
+  ee_dpq_table& table = tagged.dpq;
   // Half of the tables have enough rows for every way to their logits.
   table.num_embeddings = Number(in, (in.Take<uint8_t>() & 1) != 0 ? 12 : 90);
   table.num_codes = Number(in, (in.Take<uint8_t>() & 1) != 0 ? 40 : 17);
@@ -63,20 +57,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.values = values.data.get();
   table.value_scales = scales.data.get();
 
-  // Those of the table where it is one, or anything.
-  size_t blocks_bytes = 0;
-  const bool made = ee_dpq_blocks_bytes(&table, &blocks_bytes) == EE_OK && (in.Take<uint8_t>() & 1) != 0;
+  // Blocks of the table where it is one, or anything.
+  size_t blocks_bytes = 0, none = 0;
+  const bool made =
+      ee_prepare_bytes(&tagged, kMaxScratch, &blocks_bytes, &none) == EE_OK && (in.Take<uint8_t>() & 1) != 0;
   const Block blocks(made ? blocks_bytes : in.Take<uint16_t>() % 2048);
   in.Bytes(blocks.data.get(), blocks.size);
-  if (made) ee_dpq_make_blocks(&table, blocks.data.get(), blocks.size);
-  if ((in.Take<uint8_t>() & 3) != 0) {
+  if (made) {
+    CHECK(ee_prepare(&tagged, blocks.data.get(), blocks.size, nullptr, 0, &tagged) == EE_OK);
+  } else if ((in.Take<uint8_t>() & 3) != 0) {
     table.blocks = blocks.data.get();
     table.blocks_bytes = blocks.size;
   }
 
-  FuzzGather<int64_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int64_t>(ee_dpq_gather_f32_i64));
-  FuzzGather<int32_t>(in, table, ee_dpq_scratch_bytes, WithoutScratch<int32_t>(ee_dpq_gather_f32_i32));
-  FuzzUses(in, table, ee_dpq_scratch_bytes, ee_dpq_bag_f32_i64, ee_dpq_logits_f32);
-  FuzzTopK(in, table, ee_dpq_scratch_bytes, ee_dpq_topk_scratch_bytes, ee_dpq_topk_f32);
+  const bool sound = ee_check(&tagged) == EE_OK;
+  FuzzUses(in, tagged, table.num_embeddings, sound ? table.num_groups * table.group_width : 1);
   return 0;
 }

@@ -1,4 +1,4 @@
-// What the fuzz targets share: fields out of the input, and the three uses through the C ABI.
+// What the fuzz targets share: fields out of the input, and the uses of a table through the C ABI.
 #ifndef EDGE_EMBED_TESTS_FUZZ_INPUT_H_
 #define EDGE_EMBED_TESTS_FUZZ_INPUT_H_
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "c_api/edge_embed.h"
+#include "tests/c_structs.h"
 #include "tests/check.h"
 
 namespace edge_embed::testing {
@@ -74,15 +74,38 @@ inline void CheckPosition(ee_status status, int64_t bad, int64_t count) {
 
 constexpr size_t kMaxScratch = size_t{1} << 20;
 
-// Bags and logits of a table, with a scratch of exactly the size asked for.
-template <class Table, typename ScratchBytes, typename Bag, typename Logits>
-void FuzzUses(Reader& in, const Table& table, ScratchBytes scratch_bytes, Bag bag, Logits logits) {
+// How much scratch a use needs; false where the table is unsound, or that is more than a test has.
+inline bool ScratchOf(const ee_table& table, ee_use use, int64_t k, size_t* bytes) {
+  return ee_scratch_bytes(&table, use, k, bytes) == EE_OK && *bytes <= kMaxScratch;
+}
+
+// Gather, also of unsound tables, with a scratch of exactly the size asked for.
+template <typename Id>
+void FuzzGather(Reader& in, const ee_table& table, int64_t num_embeddings) {
   size_t scratch_size = 0;
-  if (scratch_bytes(&table, &scratch_size) != EE_OK || scratch_size > kMaxScratch) return;
+  if (!ScratchOf(table, EE_GATHER, 0, &scratch_size)) scratch_size = 64;
+  const Block scratch(scratch_size);
+  const size_t num_ids = in.Take<uint8_t>() % 40, rows_floats = in.Take<uint8_t>() * size_t{8};
+  const auto numbers = std::make_unique<Id[]>(num_ids);
+  for (size_t i = 0; i < num_ids; ++i) numbers[i] = static_cast<Id>(Number(in, 12));
+  const auto rows = std::make_unique<float[]>(rows_floats);
+  const ee_ids ids{numbers.get(), static_cast<int64_t>(num_ids), sizeof(Id) == 4 ? EE_INT32 : EE_INT64};
+  int64_t bad = 0;
+  const ee_status status = ee_gather(&table, &ids, rows.get(), rows_floats * sizeof(float),
+                                     scratch.data.get(), scratch_size, &bad);
+  CheckPosition(status, bad, static_cast<int64_t>(num_ids));
+  if (status != EE_ID_OUT_OF_RANGE) return;
+  const int64_t id = numbers[static_cast<size_t>(bad)];
+  CHECK(id < 0 || id >= num_embeddings);
+}
+
+inline void FuzzBag(Reader& in, const ee_table& table) {
+  size_t scratch_size = 0;
+  if (!ScratchOf(table, EE_BAG, 0, &scratch_size)) return;
   const Block scratch(scratch_size);
   const size_t num_ids = in.Take<uint8_t>() % 9, num_bags = in.Take<uint8_t>() % 5;
-  const auto ids = std::make_unique<int64_t[]>(num_ids);
-  for (size_t i = 0; i < num_ids; ++i) ids[i] = Number(in, 12);
+  const auto numbers = std::make_unique<int64_t[]>(num_ids);
+  for (size_t i = 0; i < num_ids; ++i) numbers[i] = Number(in, 12);
   const auto offsets = std::make_unique<int64_t[]>(num_bags + 1);
   const bool sound = (in.Take<uint8_t>() & 3) != 0;
   for (size_t i = 0; i <= num_bags; ++i) {
@@ -97,64 +120,48 @@ void FuzzUses(Reader& in, const Table& table, ScratchBytes scratch_bytes, Bag ba
 
   const size_t out_floats = in.Take<uint8_t>() * size_t{8};
   const auto out = std::make_unique<float[]>(out_floats);
+  const ee_ids ids{numbers.get(), static_cast<int64_t>(num_ids), EE_INT64};
   int64_t bad = 0;
-  const ee_status bagged = bag(&table, ids.get(), static_cast<int64_t>(num_ids), &bags, out.get(),
-                               out_floats * sizeof(float), scratch.data.get(), scratch_size, &bad);
-  CheckPosition(bagged, bad, static_cast<int64_t>(num_ids > num_bags ? num_ids : num_bags + 1));
-
-  const int64_t batch = in.Take<uint8_t>() % 3;
-  const auto hidden = std::make_unique<float[]>(scratch_size / sizeof(float) * 2);  // at least batch rows
-  const ee_status headed = logits(&table, hidden.get(), batch, out.get(), out_floats * sizeof(float),
+  const ee_status status = ee_bag(&table, &ids, &bags, out.get(), out_floats * sizeof(float),
                                   scratch.data.get(), scratch_size, &bad);
-  CheckPosition(headed, bad, table.num_embeddings);
+  CheckPosition(status, bad, static_cast<int64_t>(num_ids > num_bags ? num_ids : num_bags + 1));
 }
 
-// The k best of a head, with a scratch of exactly the size asked for; the other one is at least a state.
-template <class Table, typename ScratchBytes, typename TopKScratchBytes, typename FindBest>
-void FuzzTopK(Reader& in, const Table& table, ScratchBytes scratch_bytes, TopKScratchBytes topk_scratch_bytes,
-              FindBest find_best) {
-  size_t state_size = 0, scratch_size = 0;
-  if (scratch_bytes(&table, &state_size) != EE_OK || state_size > kMaxScratch) return;
+// Logits, and the k best of them.
+inline void FuzzHeads(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
   const int64_t k = in.Take<uint8_t>() % 8, batch = in.Take<uint8_t>() % 3;
-  if (topk_scratch_bytes(&table, k, &scratch_size) != EE_OK || scratch_size > kMaxScratch) return;
-  const Block scratch(scratch_size);
+  size_t logits_size = 0, topk_size = 0;
+  if (!ScratchOf(table, EE_LOGITS, 0, &logits_size)) return;
+  const Block scratch(logits_size);
+  const auto hidden = std::make_unique<float[]>(static_cast<size_t>(batch * columns));
+  if (batch > 0) hidden[0] = in.Take<float>();
+  const size_t out_floats = in.Take<uint8_t>() * size_t{8};
+  const auto out = std::make_unique<float[]>(out_floats);
+  int64_t bad = 0;
+  const ee_status headed = ee_logits(&table, hidden.get(), batch, out.get(), out_floats * sizeof(float),
+                                     scratch.data.get(), logits_size, &bad);
+  CheckPosition(headed, bad, num_embeddings);
+
+  if (!ScratchOf(table, EE_TOPK, k, &topk_size)) return;
+  const Block topk_scratch(topk_size);
   const size_t count = static_cast<size_t>(k * batch);
-  const auto hidden = std::make_unique<float[]>(state_size / sizeof(float) * 2);
-  if (state_size > 0) hidden[0] = in.Take<float>();
-  const auto bias = std::make_unique<float[]>(static_cast<size_t>(table.num_embeddings));
+  const auto bias = std::make_unique<float[]>(static_cast<size_t>(num_embeddings));
   const auto values = std::make_unique<float[]>(count);
   const auto ids = std::make_unique<int64_t[]>(count);
-  ee_topk topk{};
-  topk.k = k;
-  topk.bias = (in.Take<uint8_t>() & 1) != 0 ? bias.get() : nullptr;
-  topk.values = values.get();
-  topk.values_bytes = count * sizeof(float);
-  topk.ids = ids.get();
-  topk.ids_bytes = count * sizeof(int64_t);
-  int64_t bad = 0;
+  const float* const added = (in.Take<uint8_t>() & 1) != 0 ? bias.get() : nullptr;
+  const ee_best best{k, added, values.get(), count * sizeof(float), ids.get(), count * sizeof(int64_t)};
   const ee_status status =
-      find_best(&table, hidden.get(), batch, &topk, scratch.data.get(), scratch_size, &bad);
-  CheckPosition(status, bad, table.num_embeddings);
-  for (size_t i = 0; status == EE_OK && i < count; ++i) CHECK(ids[i] >= 0 && ids[i] < table.num_embeddings);
+      ee_topk(&table, hidden.get(), batch, &best, topk_scratch.data.get(), topk_size, &bad);
+  CheckPosition(status, bad, num_embeddings);
+  for (size_t i = 0; status == EE_OK && i < count; ++i) CHECK(ids[i] >= 0 && ids[i] < num_embeddings);
 }
 
-// Gather for methods whose gather has scratch.
-template <typename Id, class Table, typename ScratchBytes, typename GatherFunction>
-void FuzzGather(Reader& in, const Table& table, ScratchBytes scratch_bytes, GatherFunction gather) {
-  size_t scratch_size = 0;
-  if (scratch_bytes(&table, &scratch_size) != EE_OK || scratch_size > kMaxScratch) scratch_size = 64;
-  const Block scratch(scratch_size);
-  const size_t num_ids = in.Take<uint8_t>() % 40, rows_floats = in.Take<uint8_t>() * size_t{8};
-  const auto ids = std::make_unique<Id[]>(num_ids);
-  for (size_t i = 0; i < num_ids; ++i) ids[i] = static_cast<Id>(Number(in, 12));
-  const auto rows = std::make_unique<float[]>(rows_floats);
-  int64_t bad = 0;
-  const ee_status status = gather(&table, ids.get(), static_cast<int64_t>(num_ids), rows.get(),
-                                  rows_floats * sizeof(float), scratch.data.get(), scratch_size, &bad);
-  CheckPosition(status, bad, static_cast<int64_t>(num_ids));
-  if (status != EE_ID_OUT_OF_RANGE) return;
-  const int64_t id = ids[static_cast<size_t>(bad)];
-  CHECK(id < 0 || id >= table.num_embeddings);
+// All uses of a table, whose sizes are those of its struct; `columns` counts where it is sound.
+inline void FuzzUses(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
+  FuzzGather<int64_t>(in, table, num_embeddings);
+  FuzzGather<int32_t>(in, table, num_embeddings);
+  FuzzBag(in, table);
+  FuzzHeads(in, table, num_embeddings, columns);
 }
 
 }  // namespace edge_embed::testing

@@ -24,30 +24,38 @@ void TakeCores(Reader& in, ee_tt_table* table) {
   }
 }
 
+int64_t ColumnsOf(const ee_tt_table& table) {
+  int64_t columns = 1;
+  for (int64_t k = 0; k < table.num_cores; ++k) columns *= table.cores[k].columns;
+  return columns;
+}
+
 // The same uses of the table with cores multiplied in advance, if anything is gained within any number of
 // bytes.
-void FuzzMerged(Reader& in, const ee_tt_table& table) {
+void FuzzMerged(Reader& in, const ee_table& table) {
   const size_t most = in.Take<uint8_t>() < 200 ? kMaxScratch : in.Take<size_t>();
   size_t bytes = 0, scratch_size = 0;
-  const ee_status status = ee_tt_merge_bytes(&table, most, &bytes, &scratch_size);
+  const ee_status status = ee_prepare_bytes(&table, most, &bytes, &scratch_size);
   if (status != EE_OK || bytes == 0 || bytes > kMaxScratch || scratch_size > kMaxScratch) return;
+  CHECK(bytes <= most);
   const size_t missing = in.Take<uint8_t>() < 200 ? 0 : 1 + in.Take<uint8_t>() % bytes;
   const Block memory(bytes - missing), scratch(scratch_size);
-  ee_tt_table merged{};
+  ee_table merged{};
   const ee_status made =
-      ee_tt_merge(&table, memory.data.get(), memory.size, scratch.data.get(), scratch_size, &merged);
-  CHECK(bytes <= most && (made == EE_OK || missing > 0));
+      ee_prepare(&table, memory.data.get(), memory.size, scratch.data.get(), scratch_size, &merged);
+  CHECK(made == EE_OK || missing > 0);
   if (made != EE_OK) return;
-  CHECK(merged.num_cores < table.num_cores && merged.num_embeddings == table.num_embeddings);
-  FuzzGather<int64_t>(in, merged, ee_tt_scratch_bytes, ee_tt_gather_f32_i64);
-  FuzzUses(in, merged, ee_tt_scratch_bytes, ee_tt_bag_f32_i64, ee_tt_logits_f32);
+  CHECK(missing > 0 || merged.tt.num_cores < table.tt.num_cores);
+  CHECK(merged.tt.num_embeddings == table.tt.num_embeddings);
+  FuzzUses(in, merged, merged.tt.num_embeddings, ColumnsOf(table.tt));
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Reader in(data, size);
-  ee_tt_table table{};
+  ee_table tagged = Tagged(EE_TT);
+  ee_tt_table& table = tagged.tt;
   table.num_cores = in.Take<uint8_t>() < 250 ? 2 + in.Take<uint8_t>() % 5 : Number(in, 9);
   table.num_embeddings = Number(in, 12);
   table.padding_idx = Number(in, 14) - 1;
@@ -63,10 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     core.bytes = blocks.back().size;
   }
 
-  FuzzGather<int64_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i64);
-  FuzzGather<int32_t>(in, table, ee_tt_scratch_bytes, ee_tt_gather_f32_i32);
-  FuzzUses(in, table, ee_tt_scratch_bytes, ee_tt_bag_f32_i64, ee_tt_logits_f32);
-  FuzzMerged(in, table);
-  FuzzTopK(in, table, ee_tt_scratch_bytes, ee_tt_topk_scratch_bytes, ee_tt_topk_f32);
+  const bool sound = ee_check(&tagged) == EE_OK;
+  FuzzUses(in, tagged, table.num_embeddings, sound ? ColumnsOf(table) : 1);
+  FuzzMerged(in, tagged);
   return 0;
 }

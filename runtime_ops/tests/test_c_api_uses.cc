@@ -1,4 +1,4 @@
-// The functions of the C ABI that all methods have, each use of a table by one test of all.
+// The uses of a table through the C ABI, for tables of all methods alike.
 #include <limits>
 
 #include "tests/c_tables.h"
@@ -6,42 +6,16 @@
 namespace edge_embed::testing {
 namespace {
 
-// The functions of one method; DPQ's gather, which has no scratch, is tested above.
-template <class Table>
-struct Functions {
-  ee_status (*scratch_bytes)(const Table*, size_t*);
-  ee_status (*gather64)(const Table*, const int64_t*, int64_t, float*, size_t, void*, size_t, int64_t*);
-  ee_status (*gather32)(const Table*, const int32_t*, int64_t, float*, size_t, void*, size_t, int64_t*);
-  ee_status (*bag64)(const Table*, const int64_t*, int64_t, const ee_bags*, float*, size_t, void*, size_t,
-                     int64_t*);
-  ee_status (*bag32)(const Table*, const int32_t*, int64_t, const ee_bags*, float*, size_t, void*, size_t,
-                     int64_t*);
-  ee_status (*logits)(const Table*, const float*, int64_t, float*, size_t, void*, size_t, int64_t*);
-  ee_status (*topk_scratch)(const Table*, int64_t, size_t*);
-  ee_status (*topk)(const Table*, const float*, int64_t, const ee_topk*, void*, size_t, int64_t*);
-};
-
-constexpr Functions<ee_dpq_table> kDpq{ee_dpq_scratch_bytes,
-                                       nullptr,
-                                       nullptr,
-                                       ee_dpq_bag_f32_i64,
-                                       ee_dpq_bag_f32_i32,
-                                       ee_dpq_logits_f32,
-                                       ee_dpq_topk_scratch_bytes,
-                                       ee_dpq_topk_f32};
-constexpr Functions<ee_ant_table> kAnt{
-    ee_ant_scratch_bytes, ee_ant_gather_f32_i64, ee_ant_gather_f32_i32,     ee_ant_bag_f32_i64,
-    ee_ant_bag_f32_i32,   ee_ant_logits_f32,     ee_ant_topk_scratch_bytes, ee_ant_topk_f32};
-constexpr Functions<ee_tt_table> kTt{ee_tt_scratch_bytes,      ee_tt_gather_f32_i64, ee_tt_gather_f32_i32,
-                                     ee_tt_bag_f32_i64,        ee_tt_bag_f32_i32,    ee_tt_logits_f32,
-                                     ee_tt_topk_scratch_bytes, ee_tt_topk_f32};
-
 // Rows 4, 1 (padding), 0, 4 as two bags, by every function.
-template <class Case, class Table>
+template <class Case>
 class Uses {
  public:
-  Uses(const Case& made, const Functions<Table>& functions)
-      : made_(made), f_(functions), table_(ToC(made.table())), scratch_(ScratchSize()), size_(ScratchSize()) {
+  explicit Uses(const Case& made)
+      : made_(made),
+        table_(ToC(made.table())),
+        gather_scratch_(table_, EE_GATHER),
+        bag_scratch_(table_, EE_BAG),
+        logits_scratch_(table_, EE_LOGITS) {
     bags_.offsets = offsets_.data();
     bags_.num_bags = 2;
     bags_.sample_weights = weights_.data();
@@ -50,30 +24,21 @@ class Uses {
   void TestResults() {
     const size_t columns = made_.columns();
     std::vector<float> out(4 * columns), same(4 * columns);
-    int64_t bad = 99;
-    if (f_.gather64 != nullptr) {
-      CHECK(f_.gather64(&table_, ids64_.data(), 4, out.data(), Bytes(out), scratch_.data(), size_, &bad) ==
-            EE_OK);
-      CHECK(bad == -1);
-      CHECK(f_.gather32(&table_, ids32_.data(), 4, same.data(), Bytes(same), scratch_.data(), size_, &bad) ==
-            EE_OK);
-      CHECK(out == same);
-      for (size_t i = 0; i < out.size(); ++i) CHECK(Near(out[i], Row(ids64_[i / columns])[i % columns]));
-    }
-    CHECK(f_.bag64(&table_, ids64_.data(), 4, &bags_, out.data(), Bytes(out), scratch_.data(), size_, &bad) ==
-          EE_OK);
-    CHECK(f_.bag32(&table_, ids32_.data(), 4, &bags_, same.data(), Bytes(same), scratch_.data(), size_,
-                   &bad) == EE_OK);
+    CHECK(Gather(ToC(ids64_), &out) == EE_OK && bad_ == -1);
+    CHECK(Gather(ToC(ids32_), &same) == EE_OK && out == same);
+    for (size_t i = 0; i < out.size(); ++i) CHECK(Near(out[i], Row(ids64_[i / columns])[i % columns]));
+
+    out.resize(2 * columns), same.resize(2 * columns);
+    CHECK(Bag(ToC(ids64_), bags_, &out) == EE_OK && bad_ == -1);
+    CHECK(Bag(ToC(ids32_), bags_, &same) == EE_OK && out == same);
     for (size_t c = 0; c < columns; ++c) {
       CHECK(Near(out[c], 2 * Row(4)[c]));
       CHECK(Near(out[columns + c], Row(0)[c] - Row(4)[c]));
-      CHECK(out[c] == same[c] && out[columns + c] == same[columns + c]);
     }
+
     std::vector<float> logits(10);
     const std::vector<float> hidden(2 * columns, 1.0F);
-    CHECK(f_.logits(&table_, hidden.data(), 2, logits.data(), Bytes(logits), scratch_.data(), size_, &bad) ==
-          EE_OK);
-    CHECK(bad == -1);
+    CHECK(Logits(hidden.data(), 2, &logits) == EE_OK && bad_ == -1);
     for (size_t i = 0; i < 10; ++i) {
       double sum = 0;
       for (const double value : Row(static_cast<int64_t>(i % 5))) sum += value;
@@ -87,49 +52,51 @@ class Uses {
     const std::vector<float> hidden(kStates * made_.columns(), 0.0F), bias = {0.5F, 2, -1, 2, 1};
     std::vector<float> values(kStates * kBest);
     std::vector<int64_t> ids(kStates * kBest);
-    ee_topk topk{kBest, bias.data(), values.data(), Bytes(values), ids.data(), ids.size() * sizeof(int64_t)};
-    size_t bytes = 0;
-    CHECK(f_.topk_scratch(&table_, kBest, &bytes) == EE_OK);
-    const GuardedBuffer scratch(bytes);
-    const auto run = [&](const ee_topk& wanted, size_t scratch_bytes, int64_t* bad) {
-      return f_.topk(&table_, hidden.data(), kStates, &wanted, scratch.data(), scratch_bytes, bad);
+    const ee_best best{kBest,         bias.data(), values.data(),
+                       Bytes(values), ids.data(),  ids.size() * sizeof(int64_t)};
+    const UseScratch scratch(table_, EE_TOPK, kBest);
+    const auto run = [&](const float* states, int64_t batch, const ee_best* wanted, size_t scratch_bytes) {
+      return ee_topk(&table_, states, batch, wanted, scratch.data(), scratch_bytes, &bad_);
     };
-    int64_t bad = 99;
-    CHECK(run(topk, bytes, &bad) == EE_OK);
-    CHECK(bad == -1);
+    CHECK(run(hidden.data(), kStates, &best, scratch.size()) == EE_OK && bad_ == -1);
     for (size_t b = 0; b < kStates; ++b) {
       CHECK(ids[b * kBest] == 1 && ids[b * kBest + 1] == 3 && ids[b * kBest + 2] == 4);
       CHECK(values[b * kBest] == 2 && values[b * kBest + 1] == 2 && values[b * kBest + 2] == 1);
     }
-    CHECK(run(topk, bytes - 1, nullptr) == EE_SHORT_SCRATCH);
+    CHECK(run(hidden.data(), kStates, &best, scratch.size() - 1) == EE_SHORT_SCRATCH);
     const auto after = [&](const auto& change) {
-      ee_topk changed = topk;
+      ee_best changed = best;
       change(changed);
-      return run(changed, bytes, nullptr);
+      return run(hidden.data(), kStates, &changed, scratch.size());
     };
-    CHECK(after([](ee_topk& t) { t.k = 0; }) == EE_BAD_K);
-    CHECK(after([](ee_topk& t) { t.k = 6; }) == EE_BAD_K);
-    CHECK(after([](ee_topk& t) { t.values_bytes -= 1; }) == EE_SHORT_OUTPUT);
-    CHECK(after([](ee_topk& t) { t.ids_bytes -= 1; }) == EE_SHORT_OUTPUT);
-    CHECK(after([](ee_topk& t) { t.ids = nullptr; }) == EE_NULL_POINTER);
-    CHECK(f_.topk_scratch(&table_, 6, &bytes) == EE_BAD_K);
-    CHECK(f_.topk(&table_, hidden.data(), -1, &topk, scratch.data(), bytes, nullptr) == EE_BAD_SHAPE);
-    CHECK(f_.topk(&table_, hidden.data(), std::numeric_limits<int64_t>::max(), &topk, scratch.data(), bytes,
-                  nullptr) == EE_SIZE_OVERFLOW);
-    CHECK(f_.topk(&table_, nullptr, 0, &topk, nullptr, 0, nullptr) == EE_OK);
-    CHECK(f_.topk(&table_, nullptr, 1, &topk, scratch.data(), bytes, nullptr) == EE_NULL_POINTER);
-    CHECK(f_.topk(&table_, hidden.data(), 1, nullptr, scratch.data(), bytes, nullptr) == EE_NULL_POINTER);
+    CHECK(after([](ee_best& b) { b.k = 0; }) == EE_BAD_K);
+    CHECK(after([](ee_best& b) { b.k = 6; }) == EE_BAD_K);
+    CHECK(after([](ee_best& b) { b.values_bytes -= 1; }) == EE_SHORT_OUTPUT);
+    CHECK(after([](ee_best& b) { b.ids_bytes -= 1; }) == EE_SHORT_OUTPUT);
+    CHECK(after([](ee_best& b) { b.ids = nullptr; }) == EE_NULL_POINTER);
+    CHECK(run(hidden.data(), -1, &best, scratch.size()) == EE_BAD_SHAPE);
+    CHECK(run(hidden.data(), std::numeric_limits<int64_t>::max(), &best, scratch.size()) == EE_SIZE_OVERFLOW);
+    CHECK(run(nullptr, 1, &best, scratch.size()) == EE_NULL_POINTER);
+    CHECK(run(hidden.data(), 1, nullptr, scratch.size()) == EE_NULL_POINTER);
+    CHECK(ee_topk(&table_, nullptr, 0, &best, nullptr, 0, nullptr) == EE_OK);
+  }
+
+  void TestScratch() {
+    size_t bytes = 99;
+    CHECK(ee_scratch_bytes(&table_, EE_GATHER, 0, nullptr) == EE_NULL_POINTER);
+    for (const int32_t use : {-1, 4, 1000}) CHECK(ee_scratch_bytes(&table_, use, 1, &bytes) == EE_BAD_USE);
+    for (const int64_t k : {0, -1, 6}) CHECK(ee_scratch_bytes(&table_, EE_TOPK, k, &bytes) == EE_BAD_K);
+    CHECK(bytes == 99);
   }
 
   void TestNothingToDo() {
-    CHECK(f_.logits(&table_, nullptr, 0, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
     const int64_t zero = 0;
     ee_bags none{};
     none.offsets = &zero;
-    CHECK(f_.bag64(&table_, nullptr, 0, &none, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
-    if (f_.gather64 != nullptr) {
-      CHECK(f_.gather64(&table_, nullptr, 0, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
-    }
+    const ee_ids no_ids{nullptr, 0, EE_INT64};
+    CHECK(ee_gather(&table_, &no_ids, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
+    CHECK(ee_bag(&table_, &no_ids, &none, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
+    CHECK(ee_logits(&table_, nullptr, 0, nullptr, 0, nullptr, 0, nullptr) == EE_OK);
   }
 
   void TestBadBags() {
@@ -145,7 +112,9 @@ class Uses {
     for (const int32_t mode : {-1, 3, 1, 2}) {  // weights need mode 0
       CHECK(BagAfter([=](ee_bags& b) { b.mode = mode; }) == EE_BAD_MODE);
     }
-    CHECK(f_.bag64(&table_, ids64_.data(), 4, nullptr, nullptr, 0, nullptr, 0, nullptr) == EE_NULL_POINTER);
+    const ee_ids ids = ToC(ids64_);
+    CHECK(ee_bag(&table_, &ids, nullptr, nullptr, 0, nullptr, 0, nullptr) == EE_NULL_POINTER);
+    CHECK(ee_bag(&table_, nullptr, &bags_, nullptr, 0, nullptr, 0, nullptr) == EE_NULL_POINTER);
     ids64_[2] = 5;
     CHECK(BagAfter([](ee_bags&) {}) == EE_ID_OUT_OF_RANGE);
     CHECK(bad_ == 2);
@@ -153,53 +122,63 @@ class Uses {
   }
 
   void TestShortBuffers() {
-    const size_t columns = made_.columns();
+    const size_t columns = made_.columns(), bags = 2 * columns * sizeof(float), rows = 2 * bags;
+    constexpr size_t kLogits = 10 * sizeof(float);
     std::vector<float> out(4 * columns + 10);
-    const size_t bags = 2 * columns * sizeof(float), rows = 2 * bags, logits = 10 * sizeof(float);
-    void* scratch = scratch_.data();
-    const auto bag = [&](size_t bytes, void* memory, size_t memory_bytes) {
-      return f_.bag64(&table_, ids64_.data(), 4, &bags_, out.data(), bytes, memory, memory_bytes, nullptr);
+    const ee_ids ids = ToC(ids64_);
+    const auto gather = [&](size_t bytes, void* memory, size_t size) {
+      return ee_gather(&table_, &ids, out.data(), bytes, memory, size, nullptr);
     };
-    const auto head = [&](size_t bytes, void* memory, size_t memory_bytes) {
-      return f_.logits(&table_, out.data(), 2, out.data() + 2 * columns, bytes, memory, memory_bytes,
-                       nullptr);
+    const auto bag = [&](size_t bytes, void* memory, size_t size) {
+      return ee_bag(&table_, &ids, &bags_, out.data(), bytes, memory, size, nullptr);
     };
-    CHECK(bag(bags, scratch, size_) == EE_OK);
-    CHECK(bag(bags - 1, scratch, size_) == EE_SHORT_OUTPUT);
-    CHECK(bag(bags, scratch, size_ - 1) == EE_SHORT_SCRATCH);
-    CHECK(bag(bags, nullptr, size_) == EE_NULL_POINTER);
-    CHECK(head(logits, scratch, size_) == EE_OK);
-    CHECK(head(logits - 1, scratch, size_) == EE_SHORT_OUTPUT);
-    CHECK(head(logits, scratch, size_ - 1) == EE_SHORT_SCRATCH);
-    CHECK(f_.logits(&table_, out.data(), std::numeric_limits<int64_t>::max(), out.data(), logits, scratch,
-                    size_, nullptr) == EE_SIZE_OVERFLOW);
-    CHECK(f_.logits(&table_, out.data(), -1, out.data(), logits, scratch, size_, nullptr) == EE_BAD_SHAPE);
-    if (f_.gather64 == nullptr) return;
-    const auto gather = [&](size_t bytes, size_t memory_bytes) {
-      return f_.gather64(&table_, ids64_.data(), 4, out.data(), bytes, scratch, memory_bytes, nullptr);
+    const auto head = [&](size_t bytes, void* memory, size_t size) {
+      return ee_logits(&table_, out.data(), 2, out.data() + 2 * columns, bytes, memory, size, nullptr);
     };
-    CHECK(gather(rows, size_) == EE_OK);
-    CHECK(gather(rows - 1, size_) == EE_SHORT_OUTPUT);
-    CHECK(gather(rows, size_ - 1) == EE_SHORT_SCRATCH);
+    const auto check = [](const auto& use, size_t bytes, const UseScratch& scratch) {
+      CHECK(use(bytes, scratch.data(), scratch.size()) == EE_OK);
+      CHECK(use(bytes - 1, scratch.data(), scratch.size()) == EE_SHORT_OUTPUT);
+      if (scratch.size() == 0) return;
+      CHECK(use(bytes, scratch.data(), scratch.size() - 1) == EE_SHORT_SCRATCH);
+      CHECK(use(bytes, nullptr, scratch.size()) == EE_NULL_POINTER);
+    };
+    check(gather, rows, gather_scratch_);
+    check(bag, bags, bag_scratch_);
+    check(head, kLogits, logits_scratch_);
+    CHECK(ee_gather(&table_, &ids, nullptr, rows, gather_scratch_.data(), gather_scratch_.size(), nullptr) ==
+          EE_NULL_POINTER);
+    const auto states = [&](int64_t batch) {
+      return ee_logits(&table_, out.data(), batch, out.data(), kLogits, logits_scratch_.data(),
+                       logits_scratch_.size(), nullptr);
+    };
+    CHECK(states(std::numeric_limits<int64_t>::max()) == EE_SIZE_OVERFLOW);
+    CHECK(states(-1) == EE_BAD_SHAPE);
   }
 
   void TestBadTables() {
-    size_t bytes = 0;
-    CHECK(f_.scratch_bytes(nullptr, &bytes) == EE_NULL_POINTER);
-    CHECK(f_.scratch_bytes(&table_, nullptr) == EE_NULL_POINTER);
-    Table broken = table_;
-    broken.padding_idx = 5;
-    CHECK(f_.scratch_bytes(&broken, &bytes) == EE_BAD_PADDING);
-    CHECK(f_.logits(&broken, nullptr, 0, nullptr, 0, nullptr, 0, nullptr) == EE_BAD_PADDING);
-    CHECK(f_.bag64(&broken, nullptr, 0, &bags_, nullptr, 0, nullptr, 0, nullptr) == EE_BAD_PADDING);
-    CHECK(f_.logits(nullptr, nullptr, 0, nullptr, 0, nullptr, 0, nullptr) == EE_NULL_POINTER);
+    ee_table broken = table_;
+    Padding(&broken) = 5;
+    CHECK(ee_check(&table_) == EE_OK && ee_check(&broken) == EE_BAD_PADDING);
   }
 
  private:
-  size_t ScratchSize() const {
-    size_t bytes = 0;
-    CHECK(f_.scratch_bytes(&table_, &bytes) == EE_OK);
-    return bytes;
+  static int64_t& Padding(ee_table* table) {
+    return table->method == EE_DPQ   ? table->dpq.padding_idx
+           : table->method == EE_ANT ? table->ant.padding_idx
+                                     : table->tt.padding_idx;
+  }
+
+  ee_status Gather(const ee_ids& ids, std::vector<float>* out) {
+    return ee_gather(&table_, &ids, out->data(), Bytes(*out), gather_scratch_.data(), gather_scratch_.size(),
+                     &bad_);
+  }
+  ee_status Bag(const ee_ids& ids, const ee_bags& bags, std::vector<float>* out) {
+    return ee_bag(&table_, &ids, &bags, out->data(), Bytes(*out), bag_scratch_.data(), bag_scratch_.size(),
+                  &bad_);
+  }
+  ee_status Logits(const float* hidden, int64_t batch, std::vector<float>* out) {
+    return ee_logits(&table_, hidden, batch, out->data(), Bytes(*out), logits_scratch_.data(),
+                     logits_scratch_.size(), &bad_);
   }
 
   template <typename Change>
@@ -207,8 +186,7 @@ class Uses {
     ee_bags changed = bags_;
     change(changed);
     std::vector<float> out(4 * made_.columns());
-    return f_.bag64(&table_, ids64_.data(), 4, &changed, out.data(), Bytes(out), scratch_.data(), size_,
-                    &bad_);
+    return Bag(ToC(ids64_), changed, &out);
   }
 
   std::vector<double> Row(int64_t id) const { return made_.Row(id); }
@@ -218,10 +196,8 @@ class Uses {
   }
 
   const Case& made_;
-  const Functions<Table>& f_;
-  Table table_;
-  GuardedBuffer scratch_;
-  size_t size_;
+  ee_table table_;
+  UseScratch gather_scratch_, bag_scratch_, logits_scratch_;
   int64_t bad_ = 0;
   std::vector<int64_t> ids64_ = {4, 1, 0, 4};
   std::vector<int32_t> ids32_ = {4, 1, 0, 4};
@@ -230,11 +206,12 @@ class Uses {
   ee_bags bags_{};
 };
 
-template <class Case, class Table>
-void TestUses(const Case& made, const Functions<Table>& functions) {
-  Uses<Case, Table> uses(made, functions);
+template <class Case>
+void TestUses(const Case& made) {
+  Uses<Case> uses(made);
   uses.TestResults();
   uses.TestTopK();
+  uses.TestScratch();
   uses.TestNothingToDo();
   uses.TestBadBags();
   uses.TestShortBuffers();
@@ -246,11 +223,11 @@ void TestUses(const Case& made, const Functions<Table>& functions) {
 
 int main() {
   using namespace edge_embed::testing;
-  TestUses(DpqCase({5, 10, 3, 2, false, 1}), kDpq);
-  TestUses(DpqCase({5, 10, 3, 2, true, 1, 1, false, EE_FLOAT16}), kDpq);
-  TestUses(DpqCase({5, 10, 3, 2, false, 1, 1, false, EE_INT8}), kDpq);
-  TestUses(AntCase({5, 4, 3, EE_UINT8, EE_INT8, EE_FLOAT32, 1}), kAnt);
-  TestUses(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 5, EE_FLOAT32, 1}), kTt);
-  TestUses(MergedCase({{2, 2, 2}, {3, 2, 1}, {1, 4, 2, 1}, 5, EE_FLOAT32, 1}), kTt);
+  TestUses(DpqCase({5, 10, 3, 2, false, 1}));
+  TestUses(DpqCase({5, 10, 3, 2, true, 1, 1, false, EE_FLOAT16}));
+  TestUses(DpqCase({5, 10, 3, 2, false, 1, 1, false, EE_INT8}));
+  TestUses(AntCase({5, 4, 3, EE_UINT8, EE_INT8, EE_FLOAT32, 1}));
+  TestUses(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 5, EE_FLOAT32, 1}));
+  TestUses(MergedCase({{2, 2, 2}, {3, 2, 1}, {1, 4, 2, 1}, 5, EE_FLOAT32, 1}));
   return 0;
 }

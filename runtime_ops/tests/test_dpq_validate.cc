@@ -101,7 +101,7 @@ void TestOutputBytes() {
 }
 
 void TestBitsOfEveryNumCodes() {
-  for (int64_t num_codes = 2; num_codes <= dpq::kMaxNumCodes; ++num_codes) {
+  for (int64_t num_codes = 2; num_codes <= EE_MAX_CODES; ++num_codes) {
     const ee_status status = After([=](dpq::Table& t) {
       t.num_codes = num_codes;
       t.bits = BitsOf(num_codes);

@@ -18,7 +18,7 @@ void Read(Fields* fields, Use* use) {
                  "0, 1 or 2, and sample_weights with 0 alone");
   }
   use->mode = static_cast<int32_t>(mode);
-  ReserveScratch(fields, use);
+  ReserveScratch(fields, EE_BAG, use);
 }
 
 Status FailShape(Context* context) {
@@ -78,17 +78,10 @@ Status Run(Context* context, Use* use) {
   bags.sample_weights =
       weighted ? static_cast<const float*>(TensorAt(context, use->inputs[kSampleWeights]).data) : nullptr;
   bags.mode = use->mode;
-  auto* const out = static_cast<float*>(output.data);
+  const ee_ids all = ToIds(ids);
   int64_t bad = -1;
-  const ee_status status = WithTable(use->table, [&](const auto* table, auto api) {
-    using Functions = decltype(api);
-    if (ids.type == kInt32) {
-      return Functions::kBagI32(table, static_cast<const int32_t*>(ids.data), IdCount(ids), &bags, out,
-                                output.bytes, use->scratch.data, use->scratch_bytes, &bad);
-    }
-    return Functions::kBagI64(table, static_cast<const int64_t*>(ids.data), IdCount(ids), &bags, out,
-                              output.bytes, use->scratch.data, use->scratch_bytes, &bad);
-  });
+  const ee_status status = ee_bag(&use->table.c, &all, &bags, static_cast<float*>(output.data), output.bytes,
+                                  use->scratch.data, use->scratch_bytes, &bad);
   return Report(context, *use, status, bad);
 }
 

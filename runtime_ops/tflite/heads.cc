@@ -10,7 +10,7 @@ namespace {
 
 void ReadLogits(Fields* fields, Use* use) {
   use->inputs[kHidden] = fields->TensorIndex("hidden", Only(EE_FLOAT32));
-  ReserveScratch(fields, use);
+  ReserveScratch(fields, EE_LOGITS, use);
 }
 
 void ReadTopK(Fields* fields, Use* use) {
@@ -18,11 +18,7 @@ void ReadTopK(Fields* fields, Use* use) {
   use->inputs[kBias] = fields->TensorIndexOr("bias", Only(EE_FLOAT32));
   use->outputs[kOutputIds] = fields->TensorIndex("output_ids", kIntegers);
   use->k = fields->Integer("k");
-  size_t bytes = 0;
-  const ee_status status = WithTable(use->table, [&](const auto* table, auto api) {
-    return decltype(api)::kTopKScratchBytes(table, use->k, &bytes);
-  });
-  ReserveScratch(fields, use, status, bytes);
+  ReserveScratch(fields, EE_TOPK, use);
 }
 
 bool HiddenFits(Context* context, const Use& use) {
@@ -70,11 +66,9 @@ Status RunLogits(Context* context, Use* use) {
   const Tensor &hidden = TensorAt(context, use->inputs[kHidden]),
                &output = TensorAt(context, use->outputs[kOutput]);
   int64_t bad = -1;
-  const ee_status status = WithTable(use->table, [&](const auto* table, auto api) {
-    return decltype(api)::kLogits(table, static_cast<const float*>(hidden.data), Batch(hidden, *use),
-                                  static_cast<float*>(output.data), output.bytes, use->scratch.data,
-                                  use->scratch_bytes, &bad);
-  });
+  const ee_status status =
+      ee_logits(&use->table.c, static_cast<const float*>(hidden.data), Batch(hidden, *use),
+                static_cast<float*>(output.data), output.bytes, use->scratch.data, use->scratch_bytes, &bad);
   return Report(context, *use, status, bad);
 }
 
@@ -87,7 +81,7 @@ Status RunTopK(Context* context, Use* use) {
   if (narrow && !use->widened.Reserve(count * sizeof(int64_t)))
     return Report(context, *use, EE_SHORT_SCRATCH, -1);
 
-  ee_topk best{};
+  ee_best best{};
   best.k = use->k;
   best.bias = use->inputs[kBias] == kNoTensor
                   ? nullptr
@@ -97,10 +91,8 @@ Status RunTopK(Context* context, Use* use) {
   best.ids = static_cast<int64_t*>(narrow ? use->widened.data : ids.data);
   best.ids_bytes = count * sizeof(int64_t);
   int64_t bad = -1;
-  const ee_status status = WithTable(use->table, [&](const auto* table, auto api) {
-    return decltype(api)::kTopK(table, static_cast<const float*>(hidden.data), Batch(hidden, *use), &best,
-                                use->scratch.data, use->scratch_bytes, &bad);
-  });
+  const ee_status status = ee_topk(&use->table.c, static_cast<const float*>(hidden.data), Batch(hidden, *use),
+                                   &best, use->scratch.data, use->scratch_bytes, &bad);
   if (narrow && status == EE_OK) {
     auto* const rows = static_cast<int32_t*>(ids.data);
     for (size_t i = 0; i < count; ++i) rows[i] = static_cast<int32_t>(best.ids[i]);

@@ -6,7 +6,7 @@ namespace {
 
 void Read(Fields* fields, Use* use) {
   use->inputs[kIds] = fields->TensorIndex("ids", kIntegers);
-  ReserveScratch(fields, use);
+  ReserveScratch(fields, EE_GATHER, use);
 }
 
 Status Prepare(Context* context, Use* use) {
@@ -18,17 +18,10 @@ Status Prepare(Context* context, Use* use) {
 Status Run(Context* context, Use* use) {
   const Tensor &ids = TensorAt(context, use->inputs[kIds]),
                &output = TensorAt(context, use->outputs[kOutput]);
-  auto* const rows = static_cast<float*>(output.data);
+  const ee_ids all = ToIds(ids);
   int64_t bad = -1;
-  const ee_status status = WithTable(use->table, [&](const auto* table, auto api) {
-    using Functions = decltype(api);
-    if (ids.type == kInt32) {
-      return Functions::kGatherI32(table, static_cast<const int32_t*>(ids.data), IdCount(ids), rows,
-                                   output.bytes, use->scratch.data, use->scratch_bytes, &bad);
-    }
-    return Functions::kGatherI64(table, static_cast<const int64_t*>(ids.data), IdCount(ids), rows,
-                                 output.bytes, use->scratch.data, use->scratch_bytes, &bad);
-  });
+  const ee_status status = ee_gather(&use->table.c, &all, static_cast<float*>(output.data), output.bytes,
+                                     use->scratch.data, use->scratch_bytes, &bad);
   return Report(context, *use, status, bad);
 }
 

@@ -1,5 +1,4 @@
-// The table of a use: a struct of the C ABI, filled from the manifest and the constants of the model, and
-// what the C ABI does with each of the methods.
+// The table of a use: a struct of the C ABI, filled from the manifest and the constants of the model.
 #ifndef EDGE_EMBED_TFLITE_TABLE_H_
 #define EDGE_EMBED_TFLITE_TABLE_H_
 
@@ -9,82 +8,26 @@
 
 namespace edge_embed::tflite {
 
-enum class Method { kDpq, kAnt, kTt };
+constexpr int64_t kNoPadding = -1;
 
 struct Table {
-  Method method;
+  ee_table c;
   int64_t num_embeddings;
   int64_t columns;
-  union {
-    ee_dpq_table dpq;
-    ee_ant_table ant;
-    ee_tt_table tt;
-  };
 };
 
 // False, with a report, where the method is not known, or the table is damaged. `memory` keeps what is made
 // of the table, and must live as long.
 bool ReadTable(Fields* fields, Text method, Memory* memory, Table* table);
 
-template <class T>
-struct Api;
+// For the methods, each in the file of its name. They fill their struct and the columns of the table, whose
+// number of rows is there.
+void ReadMethod(Fields* fields, Memory* memory, ee_dpq_table* dpq, Table* table);
+void ReadMethod(Fields* fields, Memory* memory, ee_ant_table* ant, Table* table);
+void ReadMethod(Fields* fields, Memory* memory, ee_tt_table* tt, Table* table);
 
-template <>
-struct Api<ee_dpq_table> {
-  static ee_status GatherI32(const ee_dpq_table* table, const int32_t* ids, int64_t num_ids, float* rows,
-                             size_t rows_bytes, void*, size_t, int64_t* bad_position) {
-    return ee_dpq_gather_f32_i32(table, ids, num_ids, rows, rows_bytes, bad_position);
-  }
-  static ee_status GatherI64(const ee_dpq_table* table, const int64_t* ids, int64_t num_ids, float* rows,
-                             size_t rows_bytes, void*, size_t, int64_t* bad_position) {
-    return ee_dpq_gather_f32_i64(table, ids, num_ids, rows, rows_bytes, bad_position);
-  }
-  static constexpr auto kScratchBytes = ee_dpq_scratch_bytes;
-  static constexpr auto kGatherI32 = GatherI32;
-  static constexpr auto kGatherI64 = GatherI64;
-  static constexpr auto kBagI32 = ee_dpq_bag_f32_i32;
-  static constexpr auto kBagI64 = ee_dpq_bag_f32_i64;
-  static constexpr auto kLogits = ee_dpq_logits_f32;
-  static constexpr auto kTopKScratchBytes = ee_dpq_topk_scratch_bytes;
-  static constexpr auto kTopK = ee_dpq_topk_f32;
-};
-
-template <>
-struct Api<ee_ant_table> {
-  static constexpr auto kScratchBytes = ee_ant_scratch_bytes;
-  static constexpr auto kGatherI32 = ee_ant_gather_f32_i32;
-  static constexpr auto kGatherI64 = ee_ant_gather_f32_i64;
-  static constexpr auto kBagI32 = ee_ant_bag_f32_i32;
-  static constexpr auto kBagI64 = ee_ant_bag_f32_i64;
-  static constexpr auto kLogits = ee_ant_logits_f32;
-  static constexpr auto kTopKScratchBytes = ee_ant_topk_scratch_bytes;
-  static constexpr auto kTopK = ee_ant_topk_f32;
-};
-
-template <>
-struct Api<ee_tt_table> {
-  static constexpr auto kScratchBytes = ee_tt_scratch_bytes;
-  static constexpr auto kGatherI32 = ee_tt_gather_f32_i32;
-  static constexpr auto kGatherI64 = ee_tt_gather_f32_i64;
-  static constexpr auto kBagI32 = ee_tt_bag_f32_i32;
-  static constexpr auto kBagI64 = ee_tt_bag_f32_i64;
-  static constexpr auto kLogits = ee_tt_logits_f32;
-  static constexpr auto kTopKScratchBytes = ee_tt_topk_scratch_bytes;
-  static constexpr auto kTopK = ee_tt_topk_f32;
-};
-
-// call(table of the C ABI, its Api).
-template <class Call>
-ee_status WithTable(const Table& table, const Call& call) {
-  switch (table.method) {
-    case Method::kDpq:
-      return call(&table.dpq, Api<ee_dpq_table>());
-    case Method::kAnt:
-      return call(&table.ant, Api<ee_ant_table>());
-    default:
-      return call(&table.tt, Api<ee_tt_table>());
-  }
-}
+// False where it overflows.
+bool Product(const int64_t* factors, size_t count, int64_t* product);
 
 }  // namespace edge_embed::tflite
 

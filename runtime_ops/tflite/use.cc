@@ -53,14 +53,9 @@ void FreeUse(Use* use) {
   free(use);
 }
 
-void ReserveScratch(Fields* fields, Use* use) {
+void ReserveScratch(Fields* fields, ee_use what, Use* use) {
   size_t bytes = 0;
-  const ee_status status = WithTable(
-      use->table, [&](const auto* table, auto api) { return decltype(api)::kScratchBytes(table, &bytes); });
-  ReserveScratch(fields, use, status, bytes);
-}
-
-void ReserveScratch(Fields* fields, Use* use, ee_status status, size_t bytes) {
+  const ee_status status = ee_scratch_bytes(&use->table.c, what, use->k, &bytes);
   if (status != EE_OK) return fields->Fail("table", ee_status_message(status), "a sound one");
   use->scratch_bytes = bytes;
   if (!use->scratch.Reserve(bytes)) fields->Fail("table", "no memory for its scratch", "smaller rows");

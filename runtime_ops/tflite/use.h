@@ -50,10 +50,12 @@ inline int64_t IdCount(const Tensor& ids) {
   return static_cast<int64_t>(ids.bytes / (ids.type == kInt32 ? sizeof(int32_t) : sizeof(int64_t)));
 }
 
-// The scratch of the kernels, for as long as the use lives; this is the first look at the table. The second
-// is for a use with a scratch of its own: `status` is of the call that gave its bytes.
-void ReserveScratch(Fields* fields, Use* use);
-void ReserveScratch(Fields* fields, Use* use, ee_status status, size_t bytes);
+inline ee_ids ToIds(const Tensor& ids) {
+  return {ids.data, IdCount(ids), ids.type == kInt32 ? EE_INT32 : EE_INT64};
+}
+
+// The scratch of the kernels, for as long as the use lives; this is the first look at the table.
+void ReserveScratch(Fields* fields, ee_use what, Use* use);
 
 Status Resize(Context* context, int tensor, const int* dims, size_t rank);
 

@@ -12,6 +12,7 @@ from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection import doctor
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.inspection.probe import probe_model, probe_table
+from edge_embed.methods import Parts, most_library_bytes
 from edge_embed.runtime import library
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path, installed_path
 
@@ -25,13 +26,19 @@ def test_a_sound_installation():
     library = get_library_path()
     assert (report.library.path, report.library.bytes) == (str(library), library.stat().st_size)
     assert report.library.version == metadata.version("edge-embed")
-    assert len(report.library.kernels) == 18  # gather and bag for each type of ids, logits, top-k: of each method
-    assert {"ee_dpq_gather_f32_i64", "ee_ant_bag_f32_i32", "ee_tt_logits_f32"} <= set(report.library.kernels)
+    assert report.library.kernels == ["ee_gather", "ee_bag", "ee_logits", "ee_topk"]
+    assert report.library.methods == list(Parts("kernels"))
+    assert report.library.bytes <= report.library.most_bytes == 300_000
     assert report.library.runs
     assert (report.opset, report.ir_version) == (OPSET, IR_VERSION)
     assert "CPUExecutionProvider" in report.providers
     content = json.loads(json.dumps(report.to_json()))
     assert (content["schema_version"], content["ok"]) == (1, True)
+
+
+def test_a_library_with_further_methods_may_be_larger():
+    assert most_library_bytes([]) == most_library_bytes(Parts("kernels")) == 300_000
+    assert most_library_bytes([*Parts("kernels"), "further"]) == 500_000
 
 
 def test_the_probe_runs_only_with_the_library():

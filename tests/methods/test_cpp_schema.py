@@ -1,15 +1,31 @@
-"""What C++ repeats of a method: names of its nodes, of their tensors and attributes."""
+"""What C++ repeats of a method: names of its nodes, of their tensors and attributes, fields of its manifest, limits."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from edge_embed.bench import ant, dpq, tt
 from edge_embed.exporters.onnx.nodes.schema import USES, NodeSchema
+from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.methods import Parts
+from edge_embed.packed.bits import MAX_CODES, MIN_CODES
+from edge_embed.packed.topk import MAX_K
+from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
-ADAPTERS = Path(__file__).parents[2] / "runtime_ops" / "ort"
-MOST_TENSORS = 6
+SOURCES = Path(__file__).parents[2] / "runtime_ops"
+ADAPTERS = SOURCES / "ort"
+MOST_TENSORS = MAX_CORES
+LIMITS = {
+    "EE_MIN_CODES": MIN_CODES,
+    "EE_MAX_CODES": MAX_CODES,
+    "EE_MIN_CORES": MIN_CORES,
+    "EE_MAX_CORES": MAX_CORES,
+    "EE_MAX_K": MAX_K,
+}
 
 
 def plain_nodes(method: str) -> NodeSchema:
@@ -45,6 +61,35 @@ def test_adapter_of_a_use_reads_its_attributes(use):
     assert tuple(read) == USES[use].attribute_names
 
 
-def test_list_of_adapters_is_that_of_methods_with_kernels():
-    listed = re.findall(r"OpSpec k(\w+)Ops\[", (ADAPTERS / "methods.h").read_text())
-    assert {name.lower() for name in listed} == set(Parts("kernels"))
+def test_list_of_methods_is_that_of_methods_with_kernels():
+    listed = re.findall(r"\bX\((\w+), (\w+)\)", (SOURCES / "kernels" / "methods.h").read_text())
+    assert listed == [(name, name.upper()) for name in Parts("kernels")]
+
+
+def test_limits_are_those_of_the_packed_form():
+    found = re.findall(r"#define (EE_\w+) (\d+)", (SOURCES / "kernels" / "limits.h").read_text())
+    assert {name: int(value) for name, value in found} == LIMITS
+
+
+def fields_of_manifest(method: str) -> Iterable[str]:
+    """Of tables that have all that a table of the method may have."""
+    part, random = Parts[TfliteMethod]("tflite")[method], np.random.default_rng(0)
+    if method == "dpq":
+        plain = dpq.random_table(random, 20, 8, 16, 4)
+        scales = np.ones(4, np.float32)
+        tables = [(replace(plain, values=plain.values.astype(np.int8), value_scales=scales), "byte")]
+    elif method == "ant":
+        some = ant.random_table(random, 20, 8, 5, 2)
+        packed = replace(some, weights=np.ones_like(some.weights, np.int8), weight_scale=np.array([2], np.float32))
+        tables = [(packed, "csr"), (packed, "fixed")]
+    else:
+        core = np.ones((2, 1, 2, 1), np.float32)
+        tables = [(replace(tt.random_table(random, 20, 8, 2), cores=(core,) * MAX_CORES), "cores")]
+    return {name for packed, layout in tables for name in part.fields("table", packed, layout) or ()}
+
+
+@pytest.mark.parametrize("method", Parts("kernels"))
+def test_delegate_reads_the_fields_that_the_exporter_writes(method):
+    source = (SOURCES / "tflite" / f"{method}.cc").read_text()
+    read = re.findall(r'->(?:Read\w+|Integer\w*)\("(\w+)"', source) + re.findall(r'"(core_\d)"', source)
+    assert set(read) == {*fields_of_manifest(method), "padding_idx"}

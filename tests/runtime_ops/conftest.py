@@ -36,12 +36,18 @@ def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def cmake_build() -> Callable[..., Path]:
-    """A function that builds ``runtime_ops`` with the options given, and returns the build folder (`CmakeBuilds`)."""
+def cmake() -> str:
+    """The program."""
     beside = Path(sys.executable).parent / "cmake"
-    cmake = str(beside) if beside.exists() else shutil.which("cmake")
-    if cmake is None:
+    found = str(beside) if beside.exists() else shutil.which("cmake")
+    if found is None:
         pytest.skip("no cmake: install the package with its [dev] extra")
+    return found
+
+
+@pytest.fixture(scope="session")
+def cmake_build(cmake: str) -> Callable[..., Path]:
+    """A function that builds ``runtime_ops`` with the options given, and returns the build folder (`CmakeBuilds`)."""
     return CmakeBuilds(cmake).build
 
 

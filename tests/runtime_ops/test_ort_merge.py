@@ -1,14 +1,13 @@
 """Cores of TT that a session multiplies in advance: the same rows and bags, within so much memory or not at all."""
 
-import ctypes
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ort_nodes import TtTable, assert_close, make_graph_input, open_session, run
 
-from edge_embed.bench import native, tt
+from edge_embed.bench import native
+from edge_embed.bench.c_table import table_of
 from edge_embed.exporters.onnx.session_memory.tt import merged_bytes
 from edge_embed.packed.tt import PackedTT
 
@@ -16,12 +15,8 @@ ENOUGH = 1 << 20
 
 
 def bytes_of_the_library(packed: PackedTT, most: int) -> int:
-    table, size, scratch = tt.KERNEL.struct(packed), ctypes.c_size_t(), ctypes.c_size_t()
-    status = native.operators().ee_tt_merge_bytes(
-        ctypes.byref(table), ctypes.c_size_t(most), ctypes.byref(size), ctypes.byref(scratch)
-    )
-    assert status == 0
-    return size.value
+    size, _ = native.prepared_bytes(table_of(packed), most)
+    return size
 
 
 @st.composite

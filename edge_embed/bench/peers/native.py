@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.bench import native
+from edge_embed.bench.c_table import KERNELS
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, Results
@@ -64,7 +65,7 @@ class _Reading:
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     packed = table.packed
-    if not native.KERNELS[packed.method].takes(packed.shape):
+    if not KERNELS[packed.method].takes(packed.shape):
         raise LeftOutError("no kernel has scales of rows: nodes around the plain one do that part")
     kernel = native.Gather(packed, table.memory_bytes or 0)
     return partial(_NativeCalls, kernel, packed.embedding_dim, row_order=packed.tensors().get("row_order"))

@@ -12,11 +12,10 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_DPQ_H_
 #define EDGE_EMBED_KERNELS_DPQ_DPQ_H_
 
+#include "kernels/limits.h"
 #include "kernels/use.h"
 
 namespace edge_embed::dpq {
-
-constexpr int64_t kMaxNumCodes = 65536;
 
 // A table that lies wherever the caller keeps it; nothing is copied or owned.
 struct Table {

@@ -48,7 +48,7 @@ bool RowBytes(int64_t num_groups, int bits, uint64_t* row_bytes) {
 ee_status Validate(const Table& table) {
   if (table.num_embeddings < 1 || table.num_groups < 1 || table.group_width < 1) return EE_BAD_SHAPE;
   if (table.codes == nullptr || table.values == nullptr) return EE_NULL_POINTER;
-  if (table.num_codes < 2 || table.num_codes > kMaxNumCodes) return EE_BAD_NUM_CODES;
+  if (table.num_codes < EE_MIN_CODES || table.num_codes > EE_MAX_CODES) return EE_BAD_NUM_CODES;
   if (table.bits != BitsFor(table.num_codes)) return EE_BAD_BITS;
   if (!IsFloat(table.value_type) && table.value_type != EE_INT8) return EE_BAD_TYPE;
   if (table.value_type == EE_INT8 && table.value_scales == nullptr) return EE_NULL_POINTER;

@@ -1,16 +1,16 @@
 // Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
 // would be the linker's to share with code for other processors.
-#include "kernels/ant/fast.h"
-#include "kernels/dpq/fast.h"
-#include "kernels/fast_offer.h"
+#include "kernels/fast.h"
 #include "kernels/isa/isa.h"
-#include "kernels/tt/fast.h"
 
 namespace edge_embed {
 
-constexpr Kernels<ant::Table> kAvx2Ant = ant::kFast;
-constexpr Kernels<dpq::Table> kAvx2Dpq = dpq::kFast;
-constexpr Variant kAvx2{"avx2", HasAvx2, &kAvx2Ant, &kAvx2Dpq, &tt::kFast, OfferAll};
+#define EDGE_EMBED_KERNELS(method, NAME) constexpr Kernels<method::Table> kAvx2##NAME = method::kFast;
+EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)
+#undef EDGE_EMBED_KERNELS
+#define EDGE_EMBED_KERNELS(method, NAME) &kAvx2##NAME,
+constexpr Variant kAvx2{"avx2", HasAvx2, OfferAll, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+#undef EDGE_EMBED_KERNELS
 
 ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,
                         size_t end, const Output& rows, double* scratch, size_t* bad_position) {

@@ -13,65 +13,68 @@ ee_status AntGather(const ant::Table& table, const Ids& ids, size_t begin, size_
                     double* scratch, size_t* bad_position) {
   return Avx2AntGather(ant::kLoops, table, ids, begin, end, rows, scratch, bad_position);
 }
-Size AntGatherScratch(const ant::Table& table) { return kAvx2Ant.gather.scratch(table); }
+Size AntGatherScratch(const ant::Table& table) { return kAvx2ANT.gather.scratch(table); }
 
 ee_status AntBag(const ant::Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                  const Output& out, double* scratch, size_t* bad_position) {
   return Avx2AntBag(ant::kLoops, table, ids, bags, begin, end, out, scratch, bad_position);
 }
-Size AntBagScratch(const ant::Table& table) { return kAvx2Ant.bag.scratch(table); }
+Size AntBagScratch(const ant::Table& table) { return kAvx2ANT.bag.scratch(table); }
 
 void AntPrepare(const ant::Table& table, const float* hidden, size_t batch, double* prepared) {
-  kAvx2Ant.logits.prepare(table, hidden, batch, prepared);
+  kAvx2ANT.logits.prepare(table, hidden, batch, prepared);
 }
-Size AntPrepared(const ant::Table& table, size_t batch) { return kAvx2Ant.logits.prepared(table, batch); }
+Size AntPrepared(const ant::Table& table, size_t batch) { return kAvx2ANT.logits.prepared(table, batch); }
 ee_status AntLogits(const ant::Table& table, const HeadInput& input, size_t begin, size_t end,
                     const LogitsOutput& logits, double* scratch, size_t* bad_position) {
-  return kAvx2Ant.logits.run(table, input, begin, end, logits, scratch, bad_position);
+  return kAvx2ANT.logits.run(table, input, begin, end, logits, scratch, bad_position);
 }
-Size AntLogitsScratch(const ant::Table& table) { return kAvx2Ant.logits.scratch(table); }
+Size AntLogitsScratch(const ant::Table& table) { return kAvx2ANT.logits.scratch(table); }
 
 ee_status DpqGather(const dpq::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                     double* scratch, size_t* bad_position) {
-  return kAvx2Dpq.gather.run(table, ids, begin, end, rows, scratch, bad_position);
+  return kAvx2DPQ.gather.run(table, ids, begin, end, rows, scratch, bad_position);
 }
-Size DpqGatherScratch(const dpq::Table& table) { return kAvx2Dpq.gather.scratch(table); }
+Size DpqGatherScratch(const dpq::Table& table) { return kAvx2DPQ.gather.scratch(table); }
 
 ee_status DpqBag(const dpq::Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                  const Output& out, double* scratch, size_t* bad_position) {
-  return kAvx2Dpq.bag.run(table, ids, bags, begin, end, out, scratch, bad_position);
+  return kAvx2DPQ.bag.run(table, ids, bags, begin, end, out, scratch, bad_position);
 }
-Size DpqBagScratch(const dpq::Table& table) { return kAvx2Dpq.bag.scratch(table); }
+Size DpqBagScratch(const dpq::Table& table) { return kAvx2DPQ.bag.scratch(table); }
 
 void DpqPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
   if (dpq::Permutes(table)) return dpq::PreparePermuted(table, hidden, batch, prepared);
-  kAvx2Dpq.logits.prepare(table, hidden, batch, prepared);
+  kAvx2DPQ.logits.prepare(table, hidden, batch, prepared);
 }
 Size DpqPrepared(const dpq::Table& table, size_t batch) {
-  return dpq::Permutes(table) ? dpq::PartsDoubles(table, batch) : kAvx2Dpq.logits.prepared(table, batch);
+  return dpq::Permutes(table) ? dpq::PartsDoubles(table, batch) : kAvx2DPQ.logits.prepared(table, batch);
 }
 ee_status DpqLogits(const dpq::Table& table, const HeadInput& input, size_t begin, size_t end,
                     const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   if (!dpq::Permutes(table)) {
-    return kAvx2Dpq.logits.run(table, input, begin, end, logits, scratch, bad_position);
+    return kAvx2DPQ.logits.run(table, input, begin, end, logits, scratch, bad_position);
   }
   dpq::PermuteLogits(table, {input, begin, end, logits});
   return EE_OK;
 }
 // They take a third off a head's time; with AVX2 and NEON, where lookups take most of it, not a tenth.
 Size DpqBlocks(const dpq::Table& table) { return dpq::Permutes(table) ? dpq::BlocksBytes(table) : Size(0); }
-Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2Dpq.logits.scratch(table); }
+Size DpqLogitsScratch(const dpq::Table& table) { return kAvx2DPQ.logits.scratch(table); }
 
-constexpr Kernels<ant::Table> kAnt{{AntGather, AntGatherScratch},
+constexpr Kernels<ant::Table> kANT{{AntGather, AntGatherScratch},
                                    {AntBag, AntBagScratch},
                                    {AntLogits, AntLogitsScratch, AntPrepare, AntPrepared}};
-constexpr Kernels<dpq::Table> kDpq{{DpqGather, DpqGatherScratch},
+constexpr Kernels<dpq::Table> kDPQ{{DpqGather, DpqGatherScratch},
                                    {DpqBag, DpqBagScratch},
                                    {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared, DpqBlocks},
                                    dpq::kTopK};
+constexpr Kernels<tt::Table> kTT = tt::kFast;
 
 }  // namespace
 
-constexpr Variant kAvx512{"avx512", HasAvx512, &kAnt, &kDpq, &tt::kFast, OfferAll};
+#define EDGE_EMBED_KERNELS(method, NAME) &k##NAME,
+constexpr Variant kAvx512{"avx512", HasAvx512, OfferAll, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+#undef EDGE_EMBED_KERNELS
 
 }  // namespace edge_embed

@@ -23,8 +23,9 @@ extern const Variant kAvx512;  // F, BW, DQ, VL, VBMI, VNNI as well: for TT, for
                                // and for the innermost loops of ANT
 
 // Kernels of AVX2 that are not worth being compiled again.
-extern const Kernels<ant::Table> kAvx2Ant;
-extern const Kernels<dpq::Table> kAvx2Dpq;
+extern const Kernels<ant::Table> kAvx2ANT;
+extern const Kernels<dpq::Table> kAvx2DPQ;
+extern const Kernels<tt::Table> kAvx2TT;
 
 // Those of ANT by the innermost loops of another instruction set.
 ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,

@@ -1,10 +1,7 @@
 // Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
 // would be the linker's to share with code for other processors.
-#include "kernels/ant/fast.h"
-#include "kernels/dpq/fast.h"
-#include "kernels/fast_offer.h"
+#include "kernels/fast.h"
 #include "kernels/isa/isa.h"
-#include "kernels/tt/fast.h"
 
 namespace edge_embed {
 namespace {
@@ -13,6 +10,8 @@ bool Always() { return true; }
 
 }  // namespace
 
-constexpr Variant kPortable{"portable", Always, &ant::kFast, &dpq::kFast, &tt::kFast, OfferAll};
+#define EDGE_EMBED_KERNELS(method, NAME) &method::kFast,
+constexpr Variant kPortable{"portable", Always, OfferAll, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+#undef EDGE_EMBED_KERNELS
 
 }  // namespace edge_embed

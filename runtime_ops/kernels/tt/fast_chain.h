@@ -146,7 +146,7 @@ class Chain {
   // Makes the states that are not those of the row before.
   __attribute__((noinline)) void ReadPrefix(size_t prefix, size_t ring) {
     if (prefix == prefix_ && ring == ring_) return;
-    size_t digits[kMaxCores];
+    size_t digits[EE_MAX_CORES];
     size_t rest = prefix;
     for (size_t k = last_; k-- > 0;) {
       digits[k] = rest % At(table_.cores[k].rows);
@@ -184,10 +184,10 @@ class Chain {
   size_t columns_;
   size_t run_;
   size_t prefix_ = kNone, ring_ = 0;  // what the states are of
-  size_t digits_[kMaxCores] = {kNone, kNone, kNone, kNone, kNone, kNone};
-  size_t rows_[kMaxCores];  // J_1 * ... * J_{k+1}
-  const unsigned char* states_[kMaxCores];
-  float* buffers_[kMaxCores];
+  size_t digits_[EE_MAX_CORES] = {kNone, kNone, kNone, kNone, kNone, kNone};
+  size_t rows_[EE_MAX_CORES];  // J_1 * ... * J_{k+1}
+  const unsigned char* states_[EE_MAX_CORES];
+  float* buffers_[EE_MAX_CORES];
   float* slice_;
   double* ring_row_;  // the sum of the chains of a ring
 };

@@ -52,7 +52,7 @@ Size RowScratch(const Table& table) { return StateDoubles(table) * 2 + SliceDoub
 ee_status ReadRow(const Table& table, size_t id, double* row, double* scratch) {
   const size_t columns = Columns(table), state_doubles = static_cast<size_t>(StateDoubles(table).saturated());
   double* slice = scratch + 2 * state_doubles;
-  size_t digits[kMaxCores];
+  size_t digits[EE_MAX_CORES];
   Split(table, id, digits);
   Fill(0.0, columns, row);
   for (size_t ring = 0; ring < At(table.cores[0].rank_in); ++ring) {

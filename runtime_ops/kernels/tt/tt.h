@@ -11,12 +11,10 @@
 #ifndef EDGE_EMBED_KERNELS_TT_TT_H_
 #define EDGE_EMBED_KERNELS_TT_TT_H_
 
+#include "kernels/limits.h"
 #include "kernels/use.h"
 
 namespace edge_embed::tt {
-
-constexpr int64_t kMinCores = 2;
-constexpr int64_t kMaxCores = 6;
 
 // One core that lies wherever the caller keeps it, at any alignment, in C order.
 struct Core {
@@ -29,11 +27,11 @@ struct Core {
 };
 
 struct Table {
-  Core cores[kMaxCores];   // the first num_cores count
-  int64_t num_cores;       // N
-  int64_t num_embeddings;  // n; at most the product of all I_k
-  int64_t padding_idx;     // the row that is exactly +0.0 whatever is stored, or kNoPadding
-  ee_type core_type;       // float32 or float16
+  Core cores[EE_MAX_CORES];  // the first num_cores count
+  int64_t num_cores;         // N
+  int64_t num_embeddings;    // n; at most the product of all I_k
+  int64_t padding_idx;       // the row that is exactly +0.0 whatever is stored, or kNoPadding
+  ee_type core_type;         // float32 or float16
 };
 
 // EE_OK when every index that a use can form stays inside the cores. Reads no core's content. Everything

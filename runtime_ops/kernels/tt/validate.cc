@@ -49,7 +49,7 @@ Size SliceDoubles(const Table& table) {
 }
 
 ee_status Validate(const Table& table) {
-  if (table.num_cores < kMinCores || table.num_cores > kMaxCores) return EE_BAD_NUM_CORES;
+  if (table.num_cores < EE_MIN_CORES || table.num_cores > EE_MAX_CORES) return EE_BAD_NUM_CORES;
   if (table.num_embeddings < 1) return EE_BAD_SHAPE;
   if (!IsFloat(table.core_type)) return EE_BAD_TYPE;
   if (table.padding_idx < kNoPadding || table.padding_idx >= table.num_embeddings) return EE_BAD_PADDING;

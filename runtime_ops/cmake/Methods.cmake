@@ -1,0 +1,30 @@
+# The methods that the library has: those of kernels/methods.h, or some of them.
+set(EDGE_EMBED_METHODS all CACHE STRING "Methods whose operators the library has, such as \"dpq;tt\"; or all")
+
+set(list_of_methods "${CMAKE_CURRENT_SOURCE_DIR}/kernels/methods.h")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list_of_methods}")
+file(STRINGS "${list_of_methods}" line REGEX "define EDGE_EMBED_METHODS")
+string(REGEX MATCHALL "X\\([a-z_]+, [A-Z_]+\\)" entries "${line}")
+list(TRANSFORM entries REPLACE "X\\(([a-z_]+),.*" "\\1" OUTPUT_VARIABLE EDGE_EMBED_ALL_METHODS)
+
+set(EDGE_EMBED_CHOSEN_METHODS ${EDGE_EMBED_ALL_METHODS})
+if(NOT EDGE_EMBED_METHODS STREQUAL all)
+  set(EDGE_EMBED_CHOSEN_METHODS ${EDGE_EMBED_METHODS})
+  list(REMOVE_DUPLICATES EDGE_EMBED_CHOSEN_METHODS)
+endif()
+set(unknown ${EDGE_EMBED_CHOSEN_METHODS})
+list(REMOVE_ITEM unknown ${EDGE_EMBED_ALL_METHODS})
+if(unknown OR NOT EDGE_EMBED_CHOSEN_METHODS)
+  message(FATAL_ERROR "EDGE_EMBED_METHODS: got \"${EDGE_EMBED_METHODS}\", expected all, or some of "
+                      "\"${EDGE_EMBED_ALL_METHODS}\"")
+endif()
+
+# The list as C++ is to see it, where it is not the one of the file.
+set(EDGE_EMBED_METHODS_OPTION "")
+if(NOT EDGE_EMBED_METHODS STREQUAL all)
+  foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
+    string(TOUPPER ${method} name)
+    string(APPEND EDGE_EMBED_METHODS_OPTION " X(${method}, ${name})")
+  endforeach()
+  string(PREPEND EDGE_EMBED_METHODS_OPTION "-DEDGE_EMBED_METHODS(X)=")
+endif()

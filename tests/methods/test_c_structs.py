@@ -1,0 +1,95 @@
+"""Structs of the C interface: as ctypes declares them, as a C compiler lays them out, and as the schema has them."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_embed.bench.c_table import KERNELS, TABLE_VERSION, table_type
+from edge_embed.bench.c_types import type_number
+from edge_embed.bench.tt import KERNEL as TT
+from edge_embed.exporters.onnx.nodes.schema import NodeSchema
+from edge_embed.methods import Parts
+from edge_embed.packed.tt_shape import MAX_CORES
+
+SOURCES = Path(__file__).parents[2] / "runtime_ops"
+HEADER = (SOURCES / "c_api" / "edge_embed.h").read_text()
+CORE = dict(TT.struct._fields_)["cores"]._type_
+STRUCTS = {f"ee_{name}_table": kernel.struct for name, kernel in KERNELS.items()}
+STRUCTS |= {"ee_tt_core": CORE, "ee_table": table_type()}
+
+
+def fields_of(name: str) -> list[str]:
+    """Names of the fields of a struct of the header."""
+    body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", HEADER, re.DOTALL)[1]
+    return re.findall(r"(\w+)(?:\[\w+\])?;", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL))
+
+
+def layout_of(name: str, struct: type[ctypes.Structure]) -> Iterator[tuple[str, str]]:
+    """C expressions of the size of a struct and of the places of its fields, and what ctypes has for them."""
+    yield f"sizeof({name})", str(ctypes.sizeof(struct))
+    for field in fields_of(name):
+        yield f"offsetof({name}, {field})", str(getattr(struct, field).offset)
+        yield f"sizeof((({name}*)0)->{field})", str(getattr(struct, field).size)
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_ctypes_declares_the_fields_of_the_header(name):
+    declared = [field for field, _ in STRUCTS[name]._fields_]
+    assert declared == (["version", "method", "parts"] if name == "ee_table" else fields_of(name))
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_a_compiler_lays_structs_out_as_ctypes_does(language, tmp_path):
+    compiler = shutil.which("gcc" if language == "c" else "g++") or shutil.which("cc" if language == "c" else "c++")
+    if compiler is None:
+        pytest.skip(f"no compiler of {language}")
+    expected = dict(pair for name, struct in STRUCTS.items() for pair in layout_of(name, struct))
+    assert len(expected) > 80
+    prints = "".join(f'  printf("%zu\\n", {expression});\n' for expression in expected)
+    source = tmp_path / "layout.c"
+    source.write_text(
+        f'#include <stdio.h>\n#include "c_api/edge_embed.h"\nint main(void) {{\n{prints}  return 0;\n}}\n'
+    )
+    program = tmp_path / "layout"
+    flags = [
+        "-x",
+        language,
+        f"-std={'c11' if language == 'c' else 'c++17'}",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+    ]
+    subprocess.run([compiler, *flags, f"-I{SOURCES}", source, "-o", program], check=True)
+    found = subprocess.run([program], text=True, capture_output=True, check=True).stdout.split()
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
+def test_tags_are_those_of_the_header():
+    numbers = re.findall(r"EE_(\w+) = (\d+)", re.search(r"enum ee_method \{(.*?)\}", HEADER)[1])
+    assert {name.lower(): int(number) for name, number in numbers} == {
+        name: kernel.number for name, kernel in KERNELS.items()
+    }
+    assert re.search(r"#define EE_TABLE_VERSION (\d+)", HEADER)[1] == str(TABLE_VERSION)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "uint16", "uint32"])
+def test_types_have_the_numbers_of_the_header(dtype):
+    numbers = dict(re.findall(r"EE_(\w+) = (\d+)", (SOURCES / "kernels" / "type.h").read_text()))
+    assert str(type_number(np.zeros(1, dtype))) == numbers[dtype.upper()]
+
+
+@pytest.mark.parametrize("method", Parts("kernels"))
+def test_a_struct_has_the_tensors_and_the_attributes_of_the_schema(method):
+    schema, *_ = Parts[tuple[NodeSchema, ...]]("nodes")[method]
+    fields = fields_of(f"ee_{method}_table")
+    tensors = {re.sub(r"_\d$", "s", name) for name in schema.tensors(MAX_CORES)}  # core_0, ... are cores
+    assert {*tensors, *schema.attribute_names} - {"format_version"} <= set(fields)
+    made = {name.removesuffix("_bytes") for name in fields if name.endswith("_bytes")} - tensors
+    assert made <= {"blocks"}  # by ee_prepare

@@ -1,0 +1,88 @@
+"""An operator library that is built with fewer methods is smaller and says what it lacks."""
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cmake_builds import AS_INSTALLED, SOURCES
+from ort_nodes import TABLES, open_session, run
+
+from edge_embed.bench.c_table import KERNELS, table_of
+from edge_embed.inspection.doctor import diagnose
+from edge_embed.methods import Parts, most_library_bytes
+from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF files")
+
+
+def test_the_library_without_libc_is_within_the_bound_too(cmake_build):
+    folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
+    library = folder / "tests" / "libedge_embed_ops_freestanding.so"
+    assert library.stat().st_size <= most_library_bytes(Parts("kernels"))
+
+
+@pytest.fixture(scope="module")
+def with_dpq(cmake_build) -> Path:
+    folder = cmake_build("-DEDGE_EMBED_METHODS=dpq", targets=("edge_embed_ops",))
+    return folder / "libedge_embed_ops.so"
+
+
+@pytest.mark.slow
+def test_a_library_with_one_method_is_half_as_large(with_dpq):
+    assert with_dpq.stat().st_size < get_library_path().stat().st_size / 1.8
+
+
+@pytest.mark.slow
+def test_onnx_runtime_names_the_operator_that_was_left_out(with_dpq):
+    table = TABLES["dpq"]()
+    ids = np.arange(12).reshape(3, 4)
+    assert (
+        run(open_session(table.model(), library=with_dpq), ids).tobytes()
+        == run(open_session(table.model()), ids).tobytes()
+    )
+    for name in ("ant", "tt"):
+        with pytest.raises(Exception, match=f"{name.upper()}Embedding.* is not a registered function/op"):
+            open_session(TABLES[name]().model(), library=with_dpq)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", Parts("kernels"))
+def test_the_c_interface_tells_what_was_left_out(with_dpq, method):
+    functions = ctypes.CDLL(str(with_dpq))
+    functions.ee_status_message.restype = functions.ee_method_name.restype = ctypes.c_char_p
+    assert [functions.ee_method_name(index) for index in range(3)] == [b"dpq", None, None]
+    part = Parts("bench")[method]
+    sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[method]
+    table = table_of(part.random_table(np.random.default_rng(0), 50, 12, *sizes))
+    assert table.method == KERNELS[method].number
+    status = functions.ee_check(ctypes.byref(table))
+    message = functions.ee_status_message(status).decode()
+    assert message == "no error" if method == "dpq" else message.startswith("method is none that this library has")
+
+
+@pytest.mark.slow
+def test_doctor_tells_what_was_left_out(with_dpq, monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT_NAME, str(with_dpq))
+    report = diagnose()
+    assert (report.exit_code, report.library.methods, report.library.runs) == (1, ["dpq"], True)
+    (problem,) = report.problems
+    assert problem.what.endswith("was built without ant, tt")
+    assert "EDGE_EMBED_METHODS=all" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt"'),
+        (("-DEDGE_EMBED_METHODS=tt", "-DEDGE_EMBED_TESTS=ON"), "Set EDGE_EMBED_METHODS to all"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(cmake, tmp_path, options, message):
+    done = subprocess.run(
+        [cmake, "-S", SOURCES, "-B", tmp_path / "build", *options], text=True, capture_output=True, check=False
+    )
+    assert done.returncode != 0
+    assert message in " ".join(done.stderr.split())
