@@ -88,15 +88,36 @@ def _operators_listed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _decompositions_set_at_once() -> Iterator[None]:
+    """torch.export sets six thousand kernels one by one, four times a model: a seventh of exporting a small one."""
+    from torch.export import exported_program
+
+    from .kernels_at_once import override_decompositions
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exported_program, "_override_composite_implicit_decomp", override_decompositions)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
     from edge_embed.targets.tflite.runtimes import OpenedModel
-    from edge_embed.validation import as_exported
+    from edge_embed.exporters.onnx import export
+    from edge_embed.validation import as_exported, expected_export
 
-    from .once import same_model_run_once, same_program_written_once, same_session_measured_once
+    from .once import (
+        built_before,
+        remember_built,
+        same_model_run_once,
+        same_program_written_once,
+        same_session_measured_once,
+    )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(as_exported, "written_by_export", same_program_written_once)
+        patch.setattr(export, "build_model", remember_built)
+        patch.setattr(expected_export, "build_model", built_before)
         patch.setattr(sizes, "measure_fresh", same_session_measured_once)
         patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor
 
 from edge_embed.exporters.exported import metadata_of
+from edge_embed.exporters.onnx.export import build_model
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.targets.target import Feeds, RunOptions
@@ -24,6 +26,7 @@ _MOST = 32  # results that are kept
 _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
 
 _written: OrderedDict[str, Written] = OrderedDict()
+_built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
@@ -31,16 +34,41 @@ _attempt = OpenedModel.attempt
 
 def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
     """`written_by_export`, once for programs of the same graph, weights, inputs and names."""
+    memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
+    key = _key_of(lowered, memory)
+    if key is None:
+        return written_by_export(lowered, found)
+    return _remembered(_written, key, lambda: _apart(written_by_export(lowered, found)))
+
+
+def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
+    """`build_model`, for `built_before`."""
+    model = build_model(lowered, memory_bytes)
+    if key := _key_of(lowered, memory_bytes):
+        _built.pop(key, None)
+        _remembered(_built, key, lambda: ir.to_proto(model).SerializeToString())
+    return model
+
+
+def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
+    """What `build_model` made of the same program; a test of exports that are repeated must call that itself."""
+    key = _key_of(lowered, memory_bytes)
+    if key not in _built:
+        return build_model(lowered, memory_bytes)
+    return ir.from_proto(ModelProto.FromString(_built[key]))
+
+
+def _key_of(lowered: LoweredProgram, more: object) -> str | None:
+    """Of the same graph, weights, inputs and names; None for a program that is too large."""
     program = lowered.program
     weights = dict(program.module.named_buffers())
     if sum(tensor.nbytes for tensor in weights.values()) > _MOST_BYTES:
-        return written_by_export(lowered, found)
+        return None
     digest = hashlib.sha256(repr((str(program.module.graph), program.inputs, program.output_names)).encode())
     for name, tensor in (*weights.items(), *enumerate(program.example_inputs)):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes_of(tensor))
-    memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
-    digest.update(repr((sorted(metadata_of(lowered).items()), memory)).encode())
-    return _remembered(_written, digest.hexdigest(), lambda: _apart(written_by_export(lowered, found)))
+    digest.update(repr((sorted(metadata_of(lowered).items()), more)).encode())
+    return digest.hexdigest()
 
 
 def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
