@@ -104,10 +104,13 @@ def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
     from edge_embed.targets.tflite.runtimes import OpenedModel
     from edge_embed.exporters.onnx import export
+    from edge_embed.exporters.onnx.tokenizer import characters
     from edge_embed.validation import as_exported, expected_export
 
     from .once import (
         built_before,
+        characters_normalized_once,
+        characters_sorted_once,
         remember_built,
         same_model_run_once,
         same_program_written_once,
@@ -118,6 +121,8 @@ def _same_input_same_result() -> Iterator[None]:
         patch.setattr(as_exported, "written_by_export", same_program_written_once)
         patch.setattr(export, "build_model", remember_built)
         patch.setattr(expected_export, "build_model", built_before)
+        patch.setattr(characters._Kinds, "all", characters_sorted_once)
+        patch.setattr(characters, "_normalized", characters_normalized_once)
         patch.setattr(sizes, "measure_fresh", same_session_measured_once)
         patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)
@@ -147,4 +152,19 @@ def _litert_runs_here() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtimes, "run_program", run_here)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sessions_wait_without_spinning() -> Iterator[None]:
+    """Threads of ONNX Runtime that wait for work use a core: a third of opening and running a small model."""
+    import onnxruntime
+
+    class Waiting(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_session_config_entry("session.intra_op.allow_spinning", "0")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "SessionOptions", Waiting)
         yield

@@ -16,6 +16,7 @@ from torch import Tensor
 from edge_embed.exporters.exported import metadata_of
 from edge_embed.exporters.onnx.export import build_model
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.exporters.onnx.tokenizer import characters
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
@@ -30,6 +31,10 @@ _built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
+_sorted: OrderedDict[str, tuple[list[str], list[str]]] = OrderedDict()
+_sort = characters._Kinds.all
+_normalized: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
+_normalize = characters._normalized
 
 
 def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
@@ -89,6 +94,21 @@ def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: Ru
     for feeds in cases:
         digest.update(_feeds_in_bytes(feeds))
     return _remembered(_ran, digest.hexdigest(), lambda: _attempt(opened, cases, options))
+
+
+def characters_sorted_once(kinds: Any) -> tuple[list[str], list[str]]:
+    """`_Kinds.all`, which asks a library for each character of Unicode, once for each pre-tokenizer."""
+    return _remembered(_sorted, repr((_state_of(kinds._pre_tokenizer), kinds._in_runs)), lambda: _sort(kinds))
+
+
+def characters_normalized_once(source: Any) -> list[tuple[str, str]]:
+    """`_normalized`, once for each normalizer."""
+    return _remembered(_normalized, _state_of(source.library.normalizer), lambda: list(_normalize(source)))
+
+
+def _state_of(part: Any) -> str:
+    """Of a part of a tokenizer, as its file has it."""
+    return "" if part is None else repr(part.__getstate__())
 
 
 def _feeds_in_bytes(feeds: Feeds) -> bytes:

@@ -150,7 +150,7 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
     [
         (IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
         (IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step '{IN_NATIVE}"),
-        (IN_PYTHON, signal.SIGTERM, 143, ""),
+        pytest.param(IN_PYTHON, signal.SIGTERM, 143, "", marks=pytest.mark.slow),
         (IN_NATIVE, signal.SIGHUP, 129, ""),
     ],
 )
