@@ -3,22 +3,19 @@
 What many tests would do again for the same input is done once a process.
 """
 
-import copy
-import functools
-import gc
 import os
-import typing
-from collections.abc import Iterator
-
-from edge_embed.gate import base_latency
-from edge_embed.validation import sizes
 
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
-# inherit it. Before torch is imported.
+# inherit it. Before torch is imported, by whatever comes below.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist have a width, which commands would break their lines at.
 os.environ.pop("COLUMNS", None)
 
+import copy
+import functools
+import gc
+import typing
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -102,10 +99,11 @@ def _decompositions_set_at_once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
-    from edge_embed.targets.tflite.runtimes import OpenedModel
     from edge_embed.exporters.onnx import export
     from edge_embed.exporters.onnx.tokenizer import characters
-    from edge_embed.validation import as_exported, expected_export
+    from edge_embed.gate import base_latency
+    from edge_embed.targets.tflite.runtimes import OpenedModel
+    from edge_embed.validation import as_exported, expected_export, sizes
 
     from .once import (
         built_before,

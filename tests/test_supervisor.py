@@ -151,7 +151,7 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
         (IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
         (IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step '{IN_NATIVE}"),
         pytest.param(IN_PYTHON, signal.SIGTERM, 143, "", marks=pytest.mark.slow),
-        (IN_NATIVE, signal.SIGHUP, 129, ""),
+        pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_to_the_parent_alone_ends_both(files, library, tmp_path, running, how, code, message):

@@ -110,7 +110,9 @@ def make_all(group: Group, folder: Path) -> dict[str, Any]:
         packed = (small[0].embedding if name == "opq" else small[0]).to_packed()
         found[name] = packed.tensors(), packed.rows(np.arange(201)), report.to_json()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionary, "_BLOCK_NUMBERS", 40 * 150)  # it tries many anchors, and would take a few rows at a time
+        patch.setattr(
+            dictionary, "_BLOCK_NUMBERS", 40 * 150
+        )  # it tries many anchors, and would take a few rows at a time
         found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
     found["learning"] = edge_embed.compress(model(), "dpq", trainable=True, group=group, **SIZES)[0].state_dict()
     for source, output in ((folder / "model.onnx", folder / "small.onnx"), (folder / "model.pt", folder / "small.pt")):

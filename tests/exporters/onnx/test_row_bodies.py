@@ -91,9 +91,7 @@ def test_codes_of_two_bytes(shared):
 
 @pytest.mark.parametrize(
     ("codes", "sizes", "padding_idx", "dtype"),
-    pairwise(
-        [2, 3, 4, 13, 16, 60, 200, 256], [(8, 1), (8, 2), (3, 4), (8, 5)], [None, 3], ["float32", "int8"]
-    ),
+    pairwise([2, 3, 4, 13, 16, 60, 200, 256], [(8, 1), (8, 2), (3, 4), (8, 5)], [None, 3], ["float32", "int8"]),
 )
 def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, sizes, padding_idx, dtype):
     """From 512 ids on, bytes are looked up whole, and element by element where they stand for few values."""
