@@ -1,9 +1,10 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
-# make test      all quick tests, Python and C++
+# make check     formatting, types, import rules and unit tests, in two minutes on two cores
+# make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-cpp  the C++ tests alone, plain and with sanitizers
-# make lint      style, types and import rules
+# make lint      formatting, types and import rules alone
 # make clean     remove what the others made
 #
 # PYTHON=... chooses the interpreter that .venv is made from.
@@ -22,7 +23,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo test test-long test-cpp lint clean
+.PHONY: install demo check units test test-long test-cpp lint clean
 
 install: .venv/installed
 
@@ -35,7 +36,17 @@ install: .venv/installed
 demo: install
 	$(BIN)/python samples/next_word/demo.py
 
-# The C++ tests are among them (tests/runtime_ops/test_cpp.py) as users get the library; with sanitizers they are slow.
+# Side by side: what checks the source has one thread, and the tests wait for the disk now and then.
+check: install
+	$(MAKE) --jobs=2 --output-sync=target lint units
+
+# What one process computes by itself: no whole models, no runtimes, no other processes.
+UNITS := tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
+
+units: install
+	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
+
+# The C++ tests (tests/runtime_ops/test_cpp.py) are slow: to compile them takes a tenth of the time of all others.
 test: install
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
 
@@ -51,7 +62,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	find runtime_ops -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/mypy --cache-dir build/mypy edge_embed samples
-	$(BIN)/pytest -q tests/test_imports.py
+	$(BIN)/lint-imports --no-cache --no-logo
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -40,17 +40,16 @@ from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file, is_onnx_file, is_tflite_file
 from edge_embed.inspection.report import FileReport
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
-from edge_embed.packed.packed_form import settings_of
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.file_kind import check_runtime_file
 from edge_embed.program.load import capture_program, load_program, rewrite_program, write_program
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
-from edge_embed.report.check import CheckReport
-from edge_embed.report.exported import ExportedTable, ExportReport
 from edge_embed.report.interactive import BARS, interactive
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.check import CheckReport
+from edge_embed.report.results.exported import ExportReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.steps import limit_steps
 from edge_embed.validation.opening import Opening
 from edge_embed.validation.options import ValidationOptions
@@ -462,23 +461,13 @@ def export(
     exporter, _ = TARGETS[target]
     opening = Opening(target, Path(output))
     exported = exporter(lowered, Path(output), **chosen, force=force, on_written=opening if open else keep_unopened)
-    return replace(_report(lowered, exported, zeros), tokenizer=checked, opened=opening.opened, source=program.facts)
+    return replace(_report(lowered, exported), tokenizer=checked, opened=opening.opened, source=program.facts)
 
 
-def _report(lowered: LoweredProgram, exported: ExportedFile, zeros: Collection[str]) -> ExportReport:
-    tables = []
-    for report in lowered.reports:
-        packed = lowered.tables.get(report.name)
-        sizes = (packed.nbytes, packed.compression_ratio) if packed else (None, None)
-        memory = [found.get(report.name, 0) for found in (exported.session_bytes, exported.needed_bytes)]
-        table = ExportedTable(*astuple(report), *sizes, *memory)
-        layout, added = exported.layouts.get(report.name, ""), exported.added_bytes.get(report.name, 0)
-        settings = settings_of(packed) if packed else {}
-        tables.append(replace(table, layout=layout, added_bytes=added, is_zero=report.name in zeros, settings=settings))
-    files = {path: path.stat().st_size for path in exported.files}
+def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
     return ExportReport(
-        files,
-        tuple(tables),
+        {path: path.stat().st_size for path in exported.files},
+        exported.tables,
         exported.dynamic,
         exported.frozen,
         signatures=exported.signatures,

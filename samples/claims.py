@@ -21,7 +21,7 @@ from options import Options, data_option, make_folder
 from scipy import stats
 from trials import Trial, choose, run_seed, step_costs
 
-from edge_embed.report.markdown.blocks import join, table
+from edge_embed.report.views.markdown.blocks import join, table
 
 _NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"

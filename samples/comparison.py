@@ -8,7 +8,7 @@ import click
 from torch import Tensor, nn
 
 import edge_embed
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 
 

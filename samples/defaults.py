@@ -23,7 +23,7 @@ from training import evaluate
 from trials import trained
 
 import edge_embed
-from edge_embed.report.markdown.blocks import join, table
+from edge_embed.report.views.markdown.blocks import join, table
 
 _BUILD = Path(__file__).parents[1] / "build" / "defaults"
 _NOTE = "Means over the seeds with 95 % intervals (Student's t); *difference*: from the default, within a seed."

@@ -14,7 +14,7 @@ from options import Options, data_option
 from scipy import stats
 from trials import step_costs
 
-from edge_embed.report.markdown.blocks import table
+from edge_embed.report.views.markdown.blocks import table
 
 
 @click.command()

@@ -14,7 +14,7 @@ def pairwise(*columns: Sequence[Any]) -> list[tuple[Any, ...]]:
     Args:
         columns: the values of each; two columns give all combinations.
     """
-    left = [case for case in product(*(range(len(column)) for column in columns))]
+    left = list(product(*(range(len(column)) for column in columns)))
     pairs = {pair for case in left for pair in _pairs(case)}
     chosen = []
     while pairs:

@@ -17,6 +17,7 @@ from torch import nn
 import edge_embed
 from edge_embed.cli import main
 from edge_embed.fitting.order import by_frequency
+from edge_embed.report.views.exported import table_cells
 
 from .full_disk import full_disk
 
@@ -106,7 +107,7 @@ def test_the_model_itself_is_never_replaced_not_even_by_force(output: str, saved
 def test_a_table_that_grows_is_remarked(tmp_path: Path) -> None:
     layer = edge_embed.DPQEmbedding(250, 16, num_codes=300, num_groups=4)
     report = edge_embed.export(layer, "onnx", tmp_path / "out.onnx", torch.tensor([1]))
-    assert "no smaller than dense" in report.tables[0].cells()[-1]
+    assert "no smaller than dense" in table_cells(report.tables[0])[-1]
 
 
 def test_validate_passes_and_reports_every_path(saved: Path, exported: Path) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from edge_embed.cli import output
-from edge_embed.report import bars as bars_module
+from edge_embed.report.views import bars as bars_module
 
 
 @pytest.fixture

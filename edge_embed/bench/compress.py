@@ -17,7 +17,7 @@ from edge_embed.bench.run import Progress, load, torch_threads, versions
 from edge_embed.bench.tables import LeftOutError
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.fitting.fidelity import nearness
-from edge_embed.report.bench_compress import CompressBench, Compressed, CompressMeasurement
+from edge_embed.report.results.bench_compress import CompressBench, Compressed, CompressMeasurement
 from edge_embed.validation.machine import machine
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
 

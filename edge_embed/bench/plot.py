@@ -5,9 +5,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_embed.report.bench import BenchReport, Measurement, Roofs
-from edge_embed.report.interval import Interval
-from edge_embed.report.svg import write_svg
+from edge_embed.report.results.bench import BenchReport, Measurement, Roofs
+from edge_embed.report.results.interval import Interval
+from edge_embed.report.views.svg import write_svg
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import numpy as np
 
 from edge_embed.bench import native
 from edge_embed.bench.caches import cache_sizes
-from edge_embed.report.bench import Roofs
+from edge_embed.report.results.bench import Roofs
 
 _REPEATS = 5
 _READ_BYTES = 1 << 28  # of a measurement: milliseconds

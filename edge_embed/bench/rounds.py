@@ -18,7 +18,7 @@ from edge_embed.bench.tflite_process import CLOCKS
 from edge_embed.bench.uses import BenchUse, CacheState, TopK
 from edge_embed.errors import EdgeEmbedError, ParityError
 from edge_embed.exporters.onnx.session_memory.method import session_bytes
-from edge_embed.report.bench import Figure, Measurement
+from edge_embed.report.results.bench import Figure, Measurement
 from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
 

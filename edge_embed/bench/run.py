@@ -18,8 +18,8 @@ from edge_embed.bench.rounds import Contest
 from edge_embed.bench.tables import BenchTable, dense_limit
 from edge_embed.errors import BadInputError
 from edge_embed.files import new_files
-from edge_embed.report.bench import BenchReport, Measurement
-from edge_embed.report.svg import check_plots
+from edge_embed.report.results.bench import BenchReport, Measurement
+from edge_embed.report.views.svg import check_plots
 from edge_embed.validation.machine import machine
 
 Progress = Callable[[str, int, int], None]

@@ -18,7 +18,7 @@ from edge_embed.methods import Parts
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from edge_embed.report.compressed import CompressReport
+    from edge_embed.report.results.compressed import CompressReport
 
 _LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
 _WIDEST = 8  # bytes of a number that torch has
@@ -145,8 +145,8 @@ def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
 def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Iterator[Callable[["CompressReport"], None]]:
     """What draws the report, if a plot is wanted; whether it can be drawn shows now, before minutes of work."""
     from edge_embed.files import check_once, keep_inputs, new_file
-    from edge_embed.report.compressed_plot import draw
-    from edge_embed.report.svg import check_plots
+    from edge_embed.report.views.compressed_plot import draw
+    from edge_embed.report.views.svg import check_plots
 
     if plot is None:
         yield lambda report: None

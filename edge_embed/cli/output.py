@@ -14,9 +14,10 @@ import click
 from rich.console import Console
 
 from edge_embed.files import check_output
-from edge_embed.report.bars import bars
-from edge_embed.report.shown import AS_IT_IS, FILE_WIDTH, Shown
-from edge_embed.report.words import plain
+from edge_embed.report.results.shown import Shown
+from edge_embed.report.views.bars import bars
+from edge_embed.report.views.text import AS_IT_IS, FILE_WIDTH
+from edge_embed.report.views.words import plain
 
 Command = Callable[..., None]
 
@@ -43,7 +44,8 @@ class Output:
         if self.as_json:
             click.echo(json.dumps(report.to_json()))
         elif not self.quiet:
-            has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()  # which rich looks up
+            columns = os.environ.get("COLUMNS", "")  # which rich looks up
+            has_width = sys.stdout.isatty() or (columns.isdigit() and int(columns) > 0)
             (show or report.show)(Console(width=None if has_width else FILE_WIDTH, **AS_IT_IS))
         sys.exit(exit_code)
 

@@ -12,7 +12,7 @@ from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable, Table, chosen
 from edge_embed.fitting.processes import ALONE, Processes
-from edge_embed.report.compressed import CompressedTable
+from edge_embed.report.results.compressed import CompressedTable
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from edge_embed.lowering.graph import CALLS
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import words_of
 from edge_embed.program.program import Program
-from edge_embed.report.compressed import CompressReport
-from edge_embed.report.shown import shown_by_report
+from edge_embed.report.results.compressed import CompressReport
+from edge_embed.report.results.shown import shown_by_report
 
 _LARGEST = 3  # linear layers that are told of
 

@@ -20,7 +20,7 @@ from edge_embed.fitting.found_table import Rotates
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import METHODS, FittingMethod, Setting, check_method
 from edge_embed.packed.floats import FLOAT_BYTES
-from edge_embed.report.compressed import Trial
+from edge_embed.report.results.compressed import Trial
 
 AUTO = "auto"
 

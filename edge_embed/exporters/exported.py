@@ -9,6 +9,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
+from edge_embed.report.results.table_record import TableRecord
 
 OnWritten = Callable[[Path], None]
 
@@ -25,20 +26,14 @@ class ExportedFile:
         files: the model, then its weights file if there is one.
         dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
         frozen: dimensions that have one size, in the same form.
-        session_bytes: that a session takes at most beside the file to be faster, by table.
-        needed_bytes: the least that it would have to be allowed, by table of which it takes none as it is allowed less.
-        layouts: how tables lie in the file, where the target has several ways.
-        added_bytes: that this adds to their packed form.
+        tables: every embedding of the model.
         signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
     """
 
     files: tuple[Path, ...]
     dynamic: Mapping[str, list[str]]
     frozen: Mapping[str, list[str]]
-    session_bytes: Mapping[str, int] = field(default_factory=dict)
-    needed_bytes: Mapping[str, int] = field(default_factory=dict)
-    layouts: Mapping[str, str] = field(default_factory=dict)
-    added_bytes: Mapping[str, int] = field(default_factory=dict)
+    tables: tuple[TableRecord, ...]
     signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.dense_table import DenseTable, row_weights
 from edge_embed.fitting.fitted_table import Stored
-from edge_embed.report.fidelity import CosineBand, Fidelity
+from edge_embed.report.results.fidelity import CosineBand, Fidelity
 
 _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines of the nearest rows and their ids, [Q, 10] at most
 

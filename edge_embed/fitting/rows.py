@@ -24,7 +24,7 @@ from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
-from edge_embed.report.compressed import Trial
+from edge_embed.report.results.compressed import Trial
 
 MOST_BITS, FEWEST_BITS = 8, 2
 _BASELINES = (8, 4)

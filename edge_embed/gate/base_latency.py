@@ -21,8 +21,9 @@ from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Program
-from edge_embed.report.check import MODEL, BaseResult, Comparison, Finding, Side
-from edge_embed.report.validation import Status
+from edge_embed.report.results.check import MODEL, BaseResult, Comparison, Side
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status
 from edge_embed.runtime.library import get_library_path
 from edge_embed.runtime.session import create_session
 from edge_embed.steps import step
@@ -163,6 +164,7 @@ def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
         status: Status = "failed" if _is_slower(found, threshold) else "passed"
         interval = f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times its CPU time"
         detail = f"{interval}; fails above {limit:g} where 1 lies below the interval"
+        detail += " (latency.threshold)" if status == "failed" else ""
         yield Finding("latency", name, status, detail, found.cpu.median, limit, "ratio")
 
 

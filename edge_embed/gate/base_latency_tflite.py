@@ -16,7 +16,7 @@ from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.program.program import Program
-from edge_embed.report.check import MODEL, BaseResult, Comparison, Side
+from edge_embed.report.results.check import MODEL, BaseResult, Comparison, Side
 from edge_embed.runtime.library import get_delegate_path
 from edge_embed.steps import step
 from edge_embed.targets.target import NotRunError

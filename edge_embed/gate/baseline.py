@@ -7,9 +7,9 @@ from typing import Any
 
 from edge_embed.errors import located
 from edge_embed.gate.earlier_report import saved_report, take_list, take_number, take_object, take_size, take_text
-from edge_embed.report.byte_parts import SizePart
-from edge_embed.report.check import KIND, SCHEMA_VERSION
-from edge_embed.report.targets import INSTRUCTIONS
+from edge_embed.report.results.byte_parts import SizePart
+from edge_embed.report.results.check import KIND, SCHEMA_VERSION
+from edge_embed.report.results.targets import INSTRUCTIONS
 
 _REMEDY = "write it with `edge-embed check --accept`, in pytest with --edge-embed-update-baseline"
 

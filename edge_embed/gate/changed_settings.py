@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edge_embed.gate.baseline import Baseline
-from edge_embed.report.growth import Change
-from edge_embed.report.validation import TableResult, ValidationReport
-from edge_embed.report.words import method_words
+from edge_embed.methods.words import method_words
+from edge_embed.report.results.growth import Change
+from edge_embed.report.results.validation import TableResult, ValidationReport
 
 _EXPORTER = ("edge-embed", "torch", "onnx")  # of the environment, what decides which bytes are written
 

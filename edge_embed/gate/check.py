@@ -22,7 +22,8 @@ from edge_embed.gate.validation_findings import parity_findings, peer_findings
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.check import BaseResult, CheckReport, Finding, MetricResult
+from edge_embed.report.results.check import BaseResult, CheckReport, MetricResult
+from edge_embed.report.results.finding import Finding
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.options import Tolerance, ValidationOptions
 from edge_embed.validation.pair.program import PairProgram, original_of

@@ -18,7 +18,7 @@ import edge_embed
 from edge_embed.files import StrPath
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.report_places import baseline_kept, replace_baseline
-from edge_embed.report.check import CheckReport
+from edge_embed.report.results.check import CheckReport
 
 
 class Checker:

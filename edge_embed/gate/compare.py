@@ -17,9 +17,9 @@ from edge_embed.gate.earlier_report import (
     take_text,
     take_truth,
 )
-from edge_embed.report import check, validation
-from edge_embed.report.compare import Candidate, CompareReport
-from edge_embed.report.validation import Status
+from edge_embed.report.results import check, validation
+from edge_embed.report.results.compare import Candidate, CompareReport
+from edge_embed.report.results.validation import Status
 
 _KINDS = {check.KIND: check.SCHEMA_VERSION, validation.KIND: validation.SCHEMA_VERSION}
 _SIZES = ("method", "num_embeddings", "embedding_dim")

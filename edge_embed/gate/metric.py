@@ -18,8 +18,9 @@ from edge_embed.gate.budget import MetricBudget
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.program.program import Program, array
 from edge_embed.program.state_dict import import_function
-from edge_embed.report.check import Finding, MetricResult
-from edge_embed.report.validation import Status
+from edge_embed.report.results.check import MetricResult
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import Status
 from edge_embed.steps import step
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.text_arrays import as_texts
@@ -57,6 +58,7 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
         status: Status = "passed" if result.exported >= limit or close else "failed"
         than = "less than" if status == "failed" else "at least"
         detail = f"{result.exported:.6g}, {than} {limit:.6g}: {name} has {reference:.6g}, {budget.drop:g} less passes"
+        detail += " (metric.drop)" if status == "failed" else ""
         title = f"metric {budget.function} against {name}"
         yield Finding("parity", title, status, detail, result.exported, limit, "metric")
 

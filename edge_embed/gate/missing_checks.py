@@ -5,9 +5,10 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.baseline import Baseline, read_baseline
-from edge_embed.report.byte_parts import by_table
-from edge_embed.report.check import CheckReport, Finding, MetricResult
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.byte_parts import by_table
+from edge_embed.report.results.check import CheckReport, MetricResult
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import ValidationReport
 
 _REMEDY = "put it into the budget again, or make the baseline again without it"
 _REPLACE = "compress it again, or replace the baseline (--accept)"

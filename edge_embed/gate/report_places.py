@@ -9,15 +9,15 @@ from typing import Any
 
 from edge_embed.files import StrPath, check_once, keep_inputs, new_file
 from edge_embed.gate.missing_checks import warnings_of_replacing
-from edge_embed.report.check import CheckReport
-from edge_embed.report.html.check import check_page
-from edge_embed.report.html.compare import compare_page
-from edge_embed.report.html.page import check_html
-from edge_embed.report.html.validation import validation_page
-from edge_embed.report.junit import to_junit
-from edge_embed.report.markdown.check import check_markdown
-from edge_embed.report.markdown.compare import compare_markdown
-from edge_embed.report.markdown.validation import validation_markdown
+from edge_embed.report.results.check import CheckReport
+from edge_embed.report.views.html.check import check_page
+from edge_embed.report.views.html.compare import compare_page
+from edge_embed.report.views.html.page import check_html
+from edge_embed.report.views.html.validation import validation_page
+from edge_embed.report.views.junit import to_junit
+from edge_embed.report.views.markdown.check import check_markdown
+from edge_embed.report.views.markdown.compare import compare_markdown
+from edge_embed.report.views.markdown.validation import validation_markdown
 
 Form = Callable[[Any], str]
 
@@ -34,7 +34,8 @@ def replace_baseline(path: Path, report: CheckReport) -> tuple[str, ...]:
         OutputError: it cannot be written; the old one stays.
     """
     warnings = warnings_of_replacing(path, report)
-    with new_file(path, force=True) as temporary:
+    written = path.resolve() if path.is_symlink() else path  # a link stays one
+    with new_file(written, force=True) as temporary:
         temporary.write_text(to_json_text(report), encoding="utf-8")
     return warnings
 

@@ -6,9 +6,9 @@ from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.budget import Budget
 from edge_embed.gate.quantities import Growth
 from edge_embed.gate.validation_findings import bound_findings
-from edge_embed.report.check import Finding
-from edge_embed.report.targets import INSTRUCTIONS
-from edge_embed.report.validation import Status, TargetResult, ValidationReport
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.targets import INSTRUCTIONS
+from edge_embed.report.results.validation import Status, TargetResult, ValidationReport
 
 
 def target_findings(budget: Budget, report: ValidationReport, baseline: Baseline | None) -> Iterator[Finding]:
@@ -29,6 +29,6 @@ def _instructions(growth: Growth, target: TargetResult, baseline: Baseline) -> F
         return Finding("latency", name, "not run", reason, got, None, INSTRUCTIONS)
     limit = growth.limit(before)
     status: Status = "failed" if got > limit else "passed"
-    than = "more than" if status == "failed" else "at most"
-    detail = f"{got:,} in a warm call ({got - before:+,} since the baseline), {than} {limit:,}"
+    than = f"more than {limit:,} (targets.instructions)" if status == "failed" else f"at most {limit:,}"
+    detail = f"{got:,} in a warm call ({got - before:+,} since the baseline), {than}"
     return Finding("latency", name, status, detail, got, limit, INSTRUCTIONS)

@@ -24,7 +24,7 @@ from edge_embed.importers.fasttext_model import FastTextModel
 from edge_embed.importers.reading_options import AS_IT_SHOWS, EncodingErrors, Reading
 from edge_embed.importers.word_vectors import PackedVectors
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.report.model_source import SourceFacts
+from edge_embed.report.results.model_source import SourceFacts
 
 _MATRIX = struct.Struct("<b2qi")
 _QUANTISER = struct.Struct("<4i")

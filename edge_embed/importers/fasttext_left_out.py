@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from edge_embed.importers.fasttext_model import PRUNED, FastTextModel
-from edge_embed.report.model_source import LeftOut
+from edge_embed.report.results.model_source import LeftOut
 
 _NODE_BYTES = 3 * 4  # of a tree of labels: both branches and the parent, of 4 bytes each
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.report.model_source import NO_FACTS, LeftOut, SourceFacts
+from edge_embed.report.results.model_source import NO_FACTS, LeftOut, SourceFacts
 
 _LOG = logging.getLogger(__name__)
 _ROWS = 1 << 14  # at once: what is made beside a table stays small

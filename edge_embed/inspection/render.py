@@ -14,8 +14,8 @@ from rich.text import Text
 from edge_embed.inspection.doctor import DoctorReport
 from edge_embed.inspection.report import FileReport, OnnxInfo, PortInfo, TableInfo, TfliteInfo, TorchSaveInfo
 from edge_embed.methods import words_of
-from edge_embed.report.shown import stacked
-from edge_embed.report.words import method_words
+from edge_embed.methods.words import method_words
+from edge_embed.report.views.folded_table import stacked
 
 _KINDS = {
     "program": "saved program",

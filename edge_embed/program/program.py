@@ -15,8 +15,8 @@ from torch.export import Dim
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.trace_errors import empty_example
-from edge_embed.report.model_source import NO_FACTS, SourceFacts
-from edge_embed.report.widened_bfloat16 import Widened
+from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
+from edge_embed.report.results.widened_bfloat16 import Widened
 from edge_embed.steps import step
 from edge_embed.text_arrays import holds_texts
 

@@ -24,7 +24,7 @@ from edge_embed.program.find_weights import Weights, find_weights, open_checkpoi
 from edge_embed.program.module_file import unpickle
 from edge_embed.program.tied_weights import check_tied
 from edge_embed.program.without_weights import without_weights
-from edge_embed.report.model_source import SourceFacts
+from edge_embed.report.results.model_source import SourceFacts
 
 Factory = Callable[[], nn.Module]
 _LOG = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Results as dataclasses, and how they are shown."""
+"""Reports: `results` holds what commands found, `views` shows it."""

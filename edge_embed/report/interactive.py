@@ -7,7 +7,7 @@ from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 from edge_embed.keywords import check_keywords
-from edge_embed.report.bars import bars
+from edge_embed.report.views.bars import bars
 
 P = ParamSpec("P")
 T = TypeVar("T")

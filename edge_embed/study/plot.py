@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, new_file
 from edge_embed.layers.anchor_search import SearchStep
-from edge_embed.report.svg import check_plots, write_svg
+from edge_embed.report.views.svg import check_plots, write_svg
 
 if TYPE_CHECKING:  # an extra
     from matplotlib.figure import Figure

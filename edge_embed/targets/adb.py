@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.targets.build import LIBRARY, RUNNER, build_lacks, build_runner
 from edge_embed.targets.process import finish_program, run_tool
 from edge_embed.targets.remote import remote_model, run_there

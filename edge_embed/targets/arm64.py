@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.runtime.library import installed_path
 from edge_embed.targets.arm64_files import C_LIBRARY, arm64_files, arm64_lacks
 from edge_embed.targets.process import finish_program, run_program, run_tool

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from edge_embed.report.targets import Problem
+from edge_embed.report.results.targets import Problem
 from edge_embed.targets.build import LIBRARY, RUNNER, build_lacks, build_runner
 from edge_embed.targets.cache import cached_folder, fetch_once
 from edge_embed.targets.pinned import PIP, Pinned, pip_options

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import edge_embed
-from edge_embed.report.targets import Problem
+from edge_embed.report.results.targets import Problem
 from edge_embed.targets.cache import fetch_once
 from edge_embed.targets.process import finish_program
 from edge_embed.targets.target import NotRunError

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edge_embed.errors import BadInputError, suggested
-from edge_embed.report.targets import TargetInfo
+from edge_embed.report.results.targets import TargetInfo
 from edge_embed.targets.adb import Adb
 from edge_embed.targets.arm64 import CPUS, Arm64
 from edge_embed.targets.cuda import Cuda

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.runtime.extensions import get_extensions_path
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.runner import RunnerModel, ThisMachine, runner_lacks, runner_model

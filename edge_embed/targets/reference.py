@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from edge_embed.errors import one_line
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.steps import step
 from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
 

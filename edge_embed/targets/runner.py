@@ -15,7 +15,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.report.targets import Problem, TargetTimes
+from edge_embed.report.results.targets import Problem, TargetTimes
 from edge_embed.runtime.library import installed_program
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, TargetRun

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.targets.arm64_files import arm64_files, arm64_lacks
 from edge_embed.targets.process import run_tool
 from edge_embed.targets.remote import files_of_this_machine, remote_model, run_there

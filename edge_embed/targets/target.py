@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.program.program import Program
-from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 
 # Of a file that has one: it runs by the library of onnxruntime-extensions; there is none for the target; or the target
 # runs the training form, which takes ids.

@@ -16,7 +16,7 @@ import numpy as np
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.packed_form import TensorSpec
-from edge_embed.report.validation import Check, Status
+from edge_embed.report.results.validation import Check, Status
 from edge_embed.validation.declared_sizes import size_differences
 from edge_embed.validation.expected_export import Port, Structure, Written, structure_of, written_by_export
 from edge_embed.validation.exported_file import ExportedModel

@@ -10,7 +10,7 @@ from onnx import TensorProto
 from edge_embed.exporters.onnx.model_file import ExternalTensor, tensors_of_graph
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
 from edge_embed.packed.stored_names import stored_name
-from edge_embed.report.byte_parts import FILE_PARTS, SizePart
+from edge_embed.report.results.byte_parts import FILE_PARTS, SizePart
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.tables import Table
 

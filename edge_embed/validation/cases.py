@@ -8,7 +8,7 @@ import numpy as np
 from edge_embed.errors import BadInputError
 from edge_embed.files import check_target
 from edge_embed.program.program import Program, Sizes, spelled_sizes
-from edge_embed.report.validation import PathResult
+from edge_embed.report.results.validation import PathResult
 from edge_embed.validation.model_inputs import ModelCase, make_cases
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.saved_inputs import load_inputs, save_inputs

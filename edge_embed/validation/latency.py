@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
 from edge_embed.program.program import Program
-from edge_embed.report.validation import LatencyResult, LatencySection
+from edge_embed.report.results.validation import LatencyResult, LatencySection
 from edge_embed.steps import step
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation import paths

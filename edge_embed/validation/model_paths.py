@@ -19,7 +19,7 @@ from torch import fx
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
-from edge_embed.report.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
+from edge_embed.report.results.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, Subject, Target, TargetRun
@@ -248,7 +248,7 @@ def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
-    known = error.finite and bool(error.errors)
+    known = error.finite and error.values > 0
     detail = error.problem
     if not detail and exact:
         detail = f"all {error.values:,} values equal"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.report.exported import Opened
+from edge_embed.report.results.exported import Opened
 from edge_embed.runtime.extensions import get_extensions_path, needs_extensions
 from edge_embed.runtime.library import get_library_path
 from edge_embed.steps import step_limit

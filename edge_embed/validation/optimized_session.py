@@ -19,7 +19,7 @@ from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.model_file import expected_bytes
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.methods import Parts
-from edge_embed.report.validation import Check, LoadedSize
+from edge_embed.report.results.validation import Check, LoadedSize
 from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel, nodes_inside
 

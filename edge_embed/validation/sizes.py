@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.exporters.onnx.session_memory.method import session_bytes as node_session_bytes
-from edge_embed.report.validation import LoadedSize, SizeResult
+from edge_embed.report.results.validation import LoadedSize, SizeResult
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.byte_parts import file_parts

@@ -12,7 +12,7 @@ from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
 from edge_embed.packed.packed_form import Use
 from edge_embed.program.program import Program
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_reference
 from edge_embed.targets.target import NotRunError

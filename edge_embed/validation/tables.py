@@ -24,7 +24,7 @@ from edge_embed.packed.container import little_endian
 from edge_embed.packed.container import sha256 as hash_of
 from edge_embed.packed.packed_form import PackedTable, TensorSpec, settings_of
 from edge_embed.packed.stored_names import stored_names
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.method import ValidationMethod
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from edge_embed.report.interval import Interval
+from edge_embed.report.results.interval import Interval
 from edge_embed.steps import step
 
 METHOD = (

@@ -14,7 +14,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, plan_tokenizer, tokenizer_model
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource, read_tokenizer
 from edge_embed.program.program import Program, array
-from edge_embed.report.exported import ExportedTokenizer
+from edge_embed.report.results.exported import ExportedTokenizer
 from edge_embed.runtime.extensions import get_extensions_path
 from edge_embed.targets.process import finish_program, last_line
 from edge_embed.targets.script import script_command

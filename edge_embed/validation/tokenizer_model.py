@@ -24,7 +24,7 @@ from edge_embed.exporters.onnx.names import TOKENIZER_DOMAIN, TOKENIZER_INPUT, T
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, plan_tokenizer
 from edge_embed.exporters.onnx.tokenizer.source import read_tokenizer
 from edge_embed.program.program import Program
-from edge_embed.report.validation import Check, PathResult, TargetResult
+from edge_embed.report.results.validation import Check, PathResult, TargetResult
 from edge_embed.targets.target import RunOptions, Subject, Target
 from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel

@@ -27,7 +27,7 @@ from torch import Tensor
 from edge_embed.errors import OutputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
-from edge_embed.report.validation import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LoadedSize,

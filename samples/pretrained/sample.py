@@ -10,7 +10,7 @@ from options import Options
 from torch import Tensor, nn
 
 import edge_embed
-from edge_embed.report.compressed import CompressReport
+from edge_embed.report.results.compressed import CompressReport
 from pretrained import language_model, recommender, segmenter
 
 _WORDS, _QUICK_WORDS = 50_000, 5_000

@@ -15,11 +15,13 @@ import edge_embed
 from edge_embed.cli import main
 from edge_embed.gate.compare import compare_reports
 from edge_embed.inspection.inspect import inspect_file
-from edge_embed.report.bars import bars
-from edge_embed.report.compressed import CompressedTable, CompressReport
-from edge_embed.report.compressed_plot import draw
-from edge_embed.report.markdown.validation import validation_markdown
-from edge_embed.report.shown import FoldedTable
+from edge_embed.report.results.compressed import CompressedTable, CompressReport
+from edge_embed.report.views.bars import bars
+from edge_embed.report.views.compare import model_rows, table_rows
+from edge_embed.report.views.compressed_plot import draw
+from edge_embed.report.views.exported import table_cells
+from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.markdown.validation import validation_markdown
 
 NAME = "model.encoder.embeddings.word_embeddings"
 
@@ -106,14 +108,14 @@ def test_reports_of_rounded_rows_call_them_rows_and_other_dpq_tables_dpq(saved, 
     for name, model, expected in (("rows", saved / "rows.pt", "rows (as dpq)"), ("dpq", tmp_path / "dpq.pt", "dpq")):
         exported = edge_embed.export(model, "onnx", tmp_path / f"{name}.onnx")
         assert (exported.tables[0].method, exported.tables[0].settings["num_codes"]) == ("dpq", 16)
-        assert exported.tables[0].cells()[1] == expected
+        assert table_cells(exported.tables[0])[1] == expected
         report = edge_embed.validate(model, tmp_path / f"{name}.onnx", iterations=1)
         assert f"({expected}, 200 x 16)" in str(report)
         assert f", {expected} |" in validation_markdown(report)
         (tmp_path / f"{name}.json").write_text(json.dumps(report.to_json()))
     compared = compare_reports([tmp_path / "rows.json", tmp_path / "dpq.json"])
-    assert {row[0]: row[1] for row in compared.rows()} == {"rows": "rows (as dpq)", "dpq": "dpq"}
-    assert {row[0]: row[2] for row in compared.table_rows()} == {"rows": "rows (as dpq)", "dpq": "dpq"}
+    assert {row[0]: row[1] for row in model_rows(compared)} == {"rows": "rows (as dpq)", "dpq": "dpq"}
+    assert {row[0]: row[2] for row in table_rows(compared)} == {"rows": "rows (as dpq)", "dpq": "dpq"}
 
 
 @pytest.mark.parametrize("columns", [None, "70", "200"])
@@ -126,3 +128,11 @@ def test_columns_of_the_environment_count_where_output_is_no_terminal(saved, tmp
     if columns == "70":
         assert widest > 60
     assert "\u2026" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "wide"])
+def test_a_width_that_is_none_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    expected = CliRunner().invoke(main, ["inspect", str(saved / "m.pt")]).stdout
+    monkeypatch.setenv("COLUMNS", columns)
+    assert CliRunner().invoke(main, ["inspect", str(saved / "m.pt")]).stdout == expected

@@ -15,7 +15,7 @@ from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.setting import METHODS, setting_of
 from edge_embed.packed.ant_shape import ANTShape
-from edge_embed.report.compressed import CompressedTable, Trial, pareto_front
+from edge_embed.report.results.compressed import CompressedTable, Trial, pareto_front
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 

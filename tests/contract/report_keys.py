@@ -15,11 +15,11 @@ import click
 
 import edge_embed
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.report.shown import Shown
+from edge_embed.report.results.shown import Shown
 from edge_embed.supervisor import INTERRUPTED
 
-_REPORTS = ("inspection.report", "inspection.doctor", "report.bench", "report.bench_compress", "report.check",
-            "report.compare", "report.compressed", "report.exported", "report.results")  # fmt: skip
+_REPORTS = ("inspection.report", "inspection.doctor", *(f"report.results.{name}" for name in (
+    "bench", "bench_compress", "check", "compare", "compressed", "exported", "validation")))  # fmt: skip
 _PLAIN: Mapping[Any, Any] = {str: "", int: 1, float: 1.0, bool: True, Path: Path("file"), Any: "", object: ""}
 
 

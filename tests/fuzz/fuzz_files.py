@@ -46,7 +46,7 @@ from edge_embed.gate.budget import read_budget
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.packed.file import load_tables, save_tables
 from edge_embed.program.program import Program
-from edge_embed.report.check import KIND, SCHEMA_VERSION
+from edge_embed.report.results.check import KIND, SCHEMA_VERSION
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.tensors import read_tensors, write_tensors
 from edge_embed.validation.saved_inputs import load_inputs

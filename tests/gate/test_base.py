@@ -13,8 +13,8 @@ import edge_embed
 from edge_embed.gate import base_latency
 from edge_embed.gate.base_latency import base_findings, compare_times, sides_of
 from edge_embed.gate.budget import LatencyBudget
-from edge_embed.report.check import BaseResult, Comparison
-from edge_embed.report.interval import Interval
+from edge_embed.report.results.check import BaseResult, Comparison
+from edge_embed.report.results.interval import Interval
 
 from .conftest import Project, Tagger
 

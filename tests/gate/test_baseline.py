@@ -9,7 +9,7 @@ import pytest
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.baseline import read_baseline
-from edge_embed.report.byte_parts import SizePart
+from edge_embed.report.results.byte_parts import SizePart
 
 REPORT: dict[str, Any] = {
     "kind": "edge-embed check",

@@ -6,7 +6,7 @@ from typing import Any
 
 from edge_embed.gate.baseline import Baseline
 from edge_embed.gate.changed_settings import changes_since
-from edge_embed.report.validation import Check, ModelResult, TableResult, ValidationReport
+from edge_embed.report.results.validation import Check, ModelResult, TableResult, ValidationReport
 
 _CHECK = Check("stored rows", "passed", "all of them")
 _SIZES = {"method": "dpq", "num_embeddings": 50, "embedding_dim": 12}

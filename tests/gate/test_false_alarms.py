@@ -17,7 +17,7 @@ import torch
 import edge_embed
 from edge_embed.gate.base_latency import base_findings, compare_times, sides_of
 from edge_embed.gate.budget import LatencyBudget
-from edge_embed.report.check import BaseResult
+from edge_embed.report.results.check import BaseResult
 from edge_embed.runtime.library import ENVIRONMENT_NAME
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from edge_embed.gate.baseline import read_baseline
 from edge_embed.gate.budget import Budget, TargetsBudget
 from edge_embed.gate.quantities import read_growth
 from edge_embed.gate.target_findings import target_findings
-from edge_embed.report.check import Finding
-from edge_embed.report.validation import TargetResult, ValidationReport
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.validation import TargetResult, ValidationReport
 from edge_embed.validation.options import ValidationOptions
 
 from .conftest import Project

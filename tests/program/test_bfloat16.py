@@ -10,6 +10,7 @@ from torch import nn
 import edge_embed
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.load import capture_program
+from edge_embed.report.views.exported import widened_words
 
 IDS = torch.tensor([[1, 2, 3], [4, 5, 0]])
 
@@ -65,7 +66,7 @@ def test_export_of_a_bfloat16_model_runs_and_names_its_weights(tmp_path, layer):
     weights = {f"layer.{name}": 4 * weight.numel() for name, weight in layer.named_parameters()}
     assert weights.items() <= report.widened.weights.items()
     assert report.to_json()["widened"]["weights"]["words.cores.0"] > 0
-    assert "bfloat16 became float32" in report.widened.render()
+    assert "bfloat16 became float32" in widened_words(report.widened)
 
 
 def test_export_of_a_model_with_one_bfloat16_layer_widens_that_alone(tmp_path):

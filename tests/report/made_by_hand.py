@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from edge_embed.report.byte_parts import SizePart
-from edge_embed.report.validation import (
+from edge_embed.report.results.byte_parts import SizePart
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LatencySection,

@@ -11,14 +11,15 @@ from rich.console import Console
 
 from edge_embed.gate.budget import ParityBudget
 from edge_embed.gate.validation_findings import parity_findings
-from edge_embed.report.check import BaseResult, CheckReport, Comparison, Finding, Side
-from edge_embed.report.growth import Change, changed, growth_words
-from edge_embed.report.html.check import check_page
-from edge_embed.report.html.validation import validation_page
-from edge_embed.report.interval import Interval
-from edge_embed.report.junit import to_junit
-from edge_embed.report.markdown.check import check_markdown
-from edge_embed.report.validation import Check
+from edge_embed.report.results.check import BaseResult, CheckReport, Comparison, Side
+from edge_embed.report.results.finding import Finding
+from edge_embed.report.results.growth import Change, changed, growth_words
+from edge_embed.report.results.interval import Interval
+from edge_embed.report.results.validation import Check
+from edge_embed.report.views.html.check import check_page
+from edge_embed.report.views.html.validation import validation_page
+from edge_embed.report.views.junit import to_junit
+from edge_embed.report.views.markdown.check import check_markdown
 
 from .test_results import make_report
 
@@ -179,4 +180,7 @@ def test_the_page_has_growth_as_one_requirement():
 
 def test_growth_in_no_part_lists_no_bytes():
     words = growth_words([replace(SIZE, name="growth of on disk")], (), {"on disk": 5, "graph": 0}, "")
-    assert words == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed: on disk"
+    assert (
+        words
+        == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed (size.growth): on disk"
+    )

@@ -8,9 +8,10 @@ from html import unescape
 import pytest
 from rich.console import Console
 
-from edge_embed.report.compare import Candidate, CompareReport
-from edge_embed.report.html.compare import compare_page
-from edge_embed.report.markdown.compare import compare_markdown
+from edge_embed.report.results.compare import Candidate, CompareReport
+from edge_embed.report.views.compare import model_columns, model_rows, table_columns, table_rows
+from edge_embed.report.views.html.compare import compare_page
+from edge_embed.report.views.markdown.compare import compare_markdown
 
 SIZES = {"num_embeddings": 2000, "embedding_dim": 64, "packed_bytes": 4100, "ratio": 12.5}
 TABLES = {
@@ -33,13 +34,13 @@ def _cells(line: str) -> list[str]:
 @pytest.mark.parametrize("candidates", [(SMALL, LARGE, BARE), (BARE, LARGE), (SMALL,), (BARE,)])
 def test_rows_have_a_cell_for_each_column(metric, candidates):
     report = CompareReport(metric, candidates)
-    assert {len(row) for row in report.rows()} == {len(report.columns())}
-    assert {len(row) for row in report.table_rows()} <= {len(report.table_columns())}
+    assert {len(row) for row in model_rows(report)} == {len(model_columns(report))}
+    assert {len(row) for row in table_rows(report)} <= {len(table_columns())}
 
 
 def test_figures_stand_under_their_heads():
     report = CompareReport("m:accuracy", (SMALL, LARGE))
-    small, large = (dict(zip(report.columns(), row, strict=True)) for row in report.rows())
+    small, large = (dict(zip(model_columns(report), row, strict=True)) for row in model_rows(report))
     assert (small["methods"], small["bytes on disk"], small["zipped"], small["ratio"]) == (
         "dpq, tt",
         "500",
@@ -54,7 +55,7 @@ def test_figures_stand_under_their_heads():
 
 def test_tables_say_what_they_are_made_with():
     report = CompareReport(None, (SMALL, BARE))
-    words, tags = (dict(zip(report.table_columns(), row, strict=True)) for row in report.table_rows())
+    words, tags = (dict(zip(table_columns(), row, strict=True)) for row in table_rows(report))
     assert (words["model"], words["table"], words["rows x columns"]) == ("small", "words", "2,000 x 64")
     assert (words["settings"], words["bytes"], words["ratio"]) == ("num_codes=16", "4,100", "12.5x")
     assert (words["time / dense"], tags["time / dense"]) == ("0.5 to 1.25", "")
@@ -65,8 +66,8 @@ def test_markdown_has_the_same_cells_and_figures_on_the_right():
     report = CompareReport("m:accuracy", (SMALL, LARGE, BARE))
     models, tables = re.findall(r"(?:^\|.*\n)+", compare_markdown(report), re.MULTILINE)
     for text, head, rows, words in (
-        (models, report.columns(), report.rows(), 2),
-        (tables, report.table_columns(), report.table_rows(), 5),
+        (models, model_columns(report), model_rows(report), 2),
+        (tables, table_columns(), table_rows(report), 5),
     ):
         found = list(map(_cells, text.splitlines()))
         assert found[1] == ["---"] * words + ["---:"] * (len(head) - words)
@@ -76,7 +77,7 @@ def test_markdown_has_the_same_cells_and_figures_on_the_right():
 def test_the_page_has_the_same_cells():
     report = CompareReport("m:accuracy", (SMALL, LARGE, BARE))
     found = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", compare_page(report), re.DOTALL)]
-    wanted = [cell for rows in (report.rows(), report.table_rows()) for row in rows for cell in row]
+    wanted = [cell for rows in (model_rows(report), table_rows(report)) for row in rows for cell in row]
     for cell in wanted:
         assert cell in found
     assert compare_page(report).count("num_codes=16") == 2  # of each model with that table

@@ -9,10 +9,10 @@ import pytest
 from made_by_hand import OUTPUT, PATH, make_report
 
 from edge_embed.errors import BadInputError
-from edge_embed.report.html.page import check_html
-from edge_embed.report.html.validation import validation_page
-from edge_embed.report.targets import TargetTimes
-from edge_embed.report.validation import Check, TargetResult
+from edge_embed.report.results.targets import TargetTimes
+from edge_embed.report.results.validation import Check, TargetResult
+from edge_embed.report.views.html.page import check_html
+from edge_embed.report.views.html.validation import validation_page
 
 
 class Reader(HTMLParser):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from made_by_hand import GOOD, PATH, make_report
 
-from edge_embed.report.markdown.validation import validation_markdown
-from edge_embed.report.targets import TargetTimes
-from edge_embed.report.validation import Check, TargetResult
+from edge_embed.report.results.targets import TargetTimes
+from edge_embed.report.results.validation import Check, TargetResult
+from edge_embed.report.views.markdown.validation import validation_markdown
 
 TIMES = TargetTimes(0.5, 0.25, (0.001, 0.003))
 RAN = TargetResult("local", "passed", "1 output(s)", (), "executed-native", {}, TIMES, {})

@@ -8,7 +8,7 @@ import pytest
 from made_by_hand import GOOD, PATH, make_report
 from rich.console import Console
 
-from edge_embed.report.validation import Check, ValidationReport
+from edge_embed.report.results.validation import Check, ValidationReport
 
 BAD = Check("stored rows", "failed", "row 3, group 1")
 ABSENT = Check("custom op", "not run", "no library")
@@ -16,7 +16,7 @@ ABSENT = Check("custom op", "not run", "no library")
 
 def shown(report: ValidationReport, verbose: bool = False, **options) -> str:
     console = Console(width=200, record=True, file=io.StringIO(), **options)
-    console.print(report.render(verbose))
+    console.print(report.render(verbose=verbose))
     return console.export_text()
 
 

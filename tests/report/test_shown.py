@@ -6,6 +6,7 @@ import pydoc
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import pytest
 import torch
@@ -184,7 +185,10 @@ def test_calls_of_several_threads_wait_for_one_another(tmp_path):
     assert warnings.filters == filters
 
 
-def test_a_bare_report_shows_nothing():
-    from edge_embed.report.shown import Shown
-
-    assert str(Shown()) == ""
+@pytest.mark.parametrize("name", "bench bench_compress check compare compressed exported validation".split())
+def test_every_result_names_a_view_that_is_there(name):
+    module = import_module(f"edge_embed.report.results.{name}")
+    kinds = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+    (found,) = (kind.view for kind in kinds if "view" in vars(kind))
+    view, _, function = found.partition(":")
+    assert callable(getattr(import_module(view), function))

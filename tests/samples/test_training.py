@@ -127,7 +127,7 @@ def test_times_are_the_worst_of_the_largest_batches() -> None:
     def measured(subject: str, ids: int, peer: str, ratio: float | None) -> Any:
         return edge_embed_result(subject, ids, "uniform", peer, ratio, None, None, None, "")
 
-    from edge_embed.report.validation import LatencyResult as edge_embed_result
+    from edge_embed.report.results.validation import LatencyResult as edge_embed_result
 
     class Report:
         class latency:

@@ -10,7 +10,7 @@ from torch import nn
 import edge_embed
 from edge_embed import workflow
 from edge_embed.program.program import Program
-from edge_embed.report.validation import TargetResult
+from edge_embed.report.results.validation import TargetResult
 from edge_embed.validation.options import ValidationOptions
 
 

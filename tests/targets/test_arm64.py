@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_embed.report.target_table import target_table
+from edge_embed.report.views.targets import target_table
 from edge_embed.runtime.library import installed_path
 from edge_embed.targets import arm64, arm64_files, build, ssh
 from edge_embed.targets.arm64 import COUNTERS, EMULATOR, Arm64, Emulated, make_root

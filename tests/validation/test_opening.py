@@ -11,7 +11,7 @@ from torch import nn
 
 import edge_embed
 from edge_embed.errors import BadInputError
-from edge_embed.report.exported import Opened
+from edge_embed.report.results.exported import Opened
 from edge_embed.validation import opening
 from edge_embed.validation.opening import Opening, run_opens  # bound before conftest.py replaces it
 

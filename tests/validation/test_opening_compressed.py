@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import edge_embed
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
-from edge_embed.report.exported import Opened
+from edge_embed.report.results.exported import Opened
 from edge_embed.validation import opening
 from tests.exporters.tflite.foreign_files import write_foreign
 

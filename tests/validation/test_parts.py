@@ -5,7 +5,7 @@ import onnx
 from onnx import numpy_helper
 
 from edge_embed.exporters.onnx.names import VOCABULARY_KEY
-from edge_embed.report.byte_parts import by_name, by_table
+from edge_embed.report.results.byte_parts import by_name, by_table
 from edge_embed.validation.byte_parts import file_parts
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.tables import Table

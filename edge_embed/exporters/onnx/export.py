@@ -10,7 +10,8 @@ import logging
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.stored_names import table_of
 from edge_embed.program.capture import trace
 from edge_embed.program.program import Program
+from edge_embed.report.results.table_record import TableRecord
 
 
 def export_onnx(
@@ -88,7 +90,7 @@ def export_onnx(
         on_written(temporary[0])
     files = (path, weights_file(path)) if external else (path,)
     dimensions = dimensions_of(model, str), dimensions_of(model, int)
-    return ExportedFile(files, *dimensions, *_session_memory(lowered, model))
+    return ExportedFile(files, *dimensions, _with_session_memory(lowered, model))
 
 
 def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
@@ -128,7 +130,7 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
             _add_function(model, operator, len(node.inputs) - operator.num_leading, most_bytes)
 
 
-def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[str, int], Mapping[str, int]]:
+def _with_session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[TableRecord, ...]:
     """By table, what a session takes at most for its nodes, and what these would need where they are allowed less."""
     taken: Counter[str] = Counter()
     needed: dict[str, int] = {}
@@ -138,7 +140,10 @@ def _session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Mapping[s
         least = least_session_bytes(table.method, table.shape, use)
         if limit and limit < least:  # 0 asks for nothing
             needed[name] = least
-    return dict(taken), needed
+    return tuple(
+        replace(record, session_bytes=taken[record.name], needed_bytes=needed.get(record.name, 0))
+        for record in lowered.reports
+    )
 
 
 def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:

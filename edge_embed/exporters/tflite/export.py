@@ -5,6 +5,7 @@ Tables are written without a converter, which would fold them back to their dens
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
@@ -17,6 +18,7 @@ from edge_embed.exporters.tflite.translated import Translated
 from edge_embed.exporters.tflite.whole_model import translate_whole
 from edge_embed.files import new_file
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.report.results.table_record import TableRecord
 
 
 def export_tflite(
@@ -55,10 +57,13 @@ def export_tflite(
         (path,),
         {name: [size for size in shape if not size[0].isdigit()] for name, shape in made.shapes.items()},
         {name: [size for size in shape if size[0].isdigit()] for name, shape in made.shapes.items()},
-        layouts={name: layout.name for name, layout in layouts.items()},
-        added_bytes={name: layout.added_bytes for name, layout in layouts.items()},
+        tuple(_with_layout(record, layouts.get(record.name)) for record in lowered.reports),
         signatures=made.signatures,
     )
+
+
+def _with_layout(record: TableRecord, layout: Layout | None) -> TableRecord:
+    return record if layout is None else replace(record, layout=layout.name, added_bytes=layout.added_bytes)
 
 
 def write_program(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.report.targets import Evidence, Problem, TargetTimes
+from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import get_delegate_path
 from edge_embed.targets.cache import cached_folder, fetch_once
 from edge_embed.targets.pinned import PIP, UNBOUND, Pinned, pip_options

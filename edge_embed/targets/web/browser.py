@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_embed.report.targets import Evidence, Problem
+from edge_embed.report.results.targets import Evidence, Problem
 from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Tokenizer

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from edge_embed.report.targets import Problem
+from edge_embed.report.results.targets import Problem
 from edge_embed.targets.cache import cached_folder, fetch_once
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import NotRunError, RunFailedError

@@ -8,10 +8,10 @@ from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import Manifest
-from edge_embed.report.compressed import CompressedTable
-from edge_embed.report.fidelity import Fidelity
-from edge_embed.report.fidelity_promise import Promise, promise_of
-from edge_embed.report.validation import Check, TableResult
+from edge_embed.report.results.compressed import CompressedTable
+from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.fidelity_promise import Promise, promise_of
+from edge_embed.report.results.validation import Check, TableResult
 from edge_embed.validation.pair.stored_tables import MANIFEST, manifest_check
 from edge_embed.validation.paths import TRAINING
 

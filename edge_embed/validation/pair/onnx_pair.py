@@ -18,8 +18,8 @@ from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.stored_names import stored_name
-from edge_embed.report.fidelity_promise import Promise, parse_promises
-from edge_embed.report.validation import Check
+from edge_embed.report.results.fidelity_promise import Promise, parse_promises
+from edge_embed.report.results.validation import Check
 from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins

@@ -8,7 +8,7 @@ from pathlib import Path
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.onnx_pair import open_onnx_pair
 from edge_embed.validation.pair.program import PairProgram

@@ -18,7 +18,7 @@ from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.report.fidelity_promise import Promise
+from edge_embed.report.results.fidelity_promise import Promise
 
 Found = TypeVar("Found", bound=FoundTable)
 

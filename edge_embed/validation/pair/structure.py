@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from edge_embed.errors import one_line
 from edge_embed.exporters.onnx.model_file import ExternalTensor, dtype_name
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 
 _MOST_NAMED = 4
 _REMEDY = "compress the original again"

@@ -27,10 +27,10 @@ from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
-from edge_embed.report.fidelity_promise import Promise, parse_promises
-from edge_embed.report.validation import Check
+from edge_embed.report.results.fidelity_promise import Promise, parse_promises
+from edge_embed.report.results.validation import Check
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.validation.pair.inputs import default_axis, is_flag
 from edge_embed.validation.pair.module import Feeds, Run

@@ -11,7 +11,7 @@ from edge_embed.compression.tflite.foreign_file import damaged
 from edge_embed.compression.tflite.subgraph_calls import operator_name
 from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.tflite.flatbuffer import load_schema
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 
 _NAME = "file as compress writes it"
 _MOST_NAMED = 4

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
-from edge_embed.report.validation import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LoadedSize,

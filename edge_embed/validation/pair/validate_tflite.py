@@ -14,7 +14,7 @@ from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.packed.manifest import parse_manifest
 from edge_embed.program.program import Sizes
-from edge_embed.report.validation import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     ModelResult,

@@ -19,7 +19,7 @@ from edge_embed.exporters.tflite.flatbuffer import MALFORMED, load_schema, opera
 from edge_embed.exporters.tflite.table_uses import Layout
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Sizes
-from edge_embed.report.validation import Check, Status
+from edge_embed.report.results.validation import Check, Status
 from edge_embed.validation.as_exported import METADATA, NODES, NUMBERS, ON_PURPOSE, some
 
 Array = NDArray[np.uint8]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
-from edge_embed.report.validation import LatencyResult
+from edge_embed.report.results.validation import LatencyResult
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT
 from edge_embed.validation import ids as random_ids

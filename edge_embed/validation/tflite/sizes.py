@@ -7,8 +7,8 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import MANIFEST_KEY, VOCABULARY_KEY
 from edge_embed.inspection.tflite_file import TfliteModel
 from edge_embed.packed.stored_names import table_and_tensor
-from edge_embed.report.byte_parts import FILE_PARTS, SizePart
-from edge_embed.report.validation import SizeResult
+from edge_embed.report.results.byte_parts import FILE_PARTS, SizePart
+from edge_embed.report.results.validation import SizeResult
 from edge_embed.runtime.library import get_delegate_path, get_library_path
 from edge_embed.validation.sizes import deflated_bytes, dense_bytes
 from edge_embed.validation.tables import Table

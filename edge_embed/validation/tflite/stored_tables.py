@@ -18,7 +18,7 @@ from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.packed.stored_names import table_of
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.validation.tflite.signatures import fixed_sizes
 
 

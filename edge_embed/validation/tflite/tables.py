@@ -17,7 +17,7 @@ from edge_embed.exporters.tflite.table_uses import add_use
 from edge_embed.ops.operators import LEADING
 from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.program.program import Program
-from edge_embed.report.validation import Check
+from edge_embed.report.results.validation import Check
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions
 from edge_embed.targets.tflite.runtimes import WAYS, Outcome, TfliteTarget
 from edge_embed.validation import paths

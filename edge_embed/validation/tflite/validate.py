@@ -19,7 +19,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.portable import not_portable
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program, Sizes
-from edge_embed.report.validation import (
+from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
     LatencySection,

@@ -18,6 +18,7 @@ from edge_embed.exporters.onnx.session_memory.tt import merged_bytes
 from edge_embed.fitting.order import by_frequency
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
+from edge_embed.report.views.exported import table_cells
 from edge_embed.validation.validate import ValidationOptions, validate_export
 
 from .conftest import export_model
@@ -60,6 +61,10 @@ class Heads(nn.ModuleList):
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(head(hidden) for head in self)
+
+
+def session_bytes_of(report):
+    return {table.name: table.session_bytes for table in report.tables}
 
 
 def of_nodes(path) -> list[tuple[str, list[int]]]:
@@ -111,7 +116,7 @@ def test_the_plain_node_of_an_ordered_table_takes_it(export):
         "TTEmbedding",
         3 << 20,
     )
-    assert made.file.session_bytes == {"embedding": merged_bytes(made.lowered.tables["embedding"].shape, 3 << 20)}
+    assert session_bytes_of(made.file) == {"embedding": merged_bytes(made.lowered.tables["embedding"].shape, 3 << 20)}
     ids = torch.randint(0, N, (4, 7))
     (expected,) = made.trained(ids)
     for way in WAYS:
@@ -149,9 +154,8 @@ def test_validation_passes_and_finds_a_wrong_row_all_the_same(exported, flip_bit
 def test_reports_tell_what_a_session_takes_for_every_node(exported):
     each = merged_bytes(exported.lowered.tables["words"].shape, 3 << 20)
     assert each > 0
-    assert exported.file.session_bytes == {"words": 2 * each, "other": 0}
-    tables = {table.name: table.session_bytes for table in inspect_file(exported.path).tables}
-    assert tables == {"words": 2 * each, "other": 0}
+    assert session_bytes_of(exported.file) == {"words": 2 * each, "other": 0}
+    assert session_bytes_of(inspect_file(exported.path)) == {"words": 2 * each, "other": 0}
     console = Console(file=io.StringIO(), width=200)
     render_file(inspect_file(exported.path), console)
     assert f", a session up to {2 * each / 1024:.1f} KiB more" in console.file.getvalue()
@@ -166,8 +170,8 @@ def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(tm
     for megabytes in (None, 0, 1):
         path = tmp_path / f"{megabytes}.onnx"
         file = export_onnx(lowered, path, memory_megabytes=megabytes)
-        assert file.session_bytes == {table.name: table.session_bytes for table in inspect_file(path).tables}
-        found[megabytes] = (file.session_bytes, of_nodes(path))
+        assert session_bytes_of(file) == session_bytes_of(inspect_file(path))
+        found[megabytes] = (session_bytes_of(file), of_nodes(path))
     assert found == {
         None: (blocks, 4 * [("DPQLogits", [])]),
         0: (dict.fromkeys(blocks, 0), 4 * [("DPQLogits", [0])]),
@@ -181,7 +185,7 @@ def test_the_workflow_passes_it_on(tmp_path):
     assert of_nodes(tmp_path / "a.onnx") == [("TTEmbedding", [2 << 20])]
     (found,) = report.tables
     assert found.session_bytes > 0
-    assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in found.cells()
+    assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in table_cells(found)
 
 
 def test_too_few_megabytes_for_a_table_are_reported_with_those_that_serve(tmp_path):

@@ -9,7 +9,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import edge_embed
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 from tests.exporters.onnx.foreign_models import COLUMNS, ROWS, look_up, model, saved, table
 

@@ -11,7 +11,7 @@ import pytest
 
 import edge_embed
 from edge_embed.errors import BadInputError
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.pair.texts import Texts, texts_of_onnx
 from tests.validation.pair.models import changed, compressed, node, pair, validate
 from tests.validation.pair.text_models import (

@@ -11,7 +11,7 @@ import pytest
 from edge_embed.compression.tflite.subgraph_calls import operator_name
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
-from edge_embed.report.targets import Problem
+from edge_embed.report.results.targets import Problem
 from edge_embed.targets.target import RunFailedError, RunOptions, Subject
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT, OpenedModel

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import edge_embed
 from edge_embed.cli import main
-from edge_embed.report.validation import ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.workflow import load
 

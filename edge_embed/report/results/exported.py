@@ -1,0 +1,94 @@
+"""The result of `edge-embed export`, for people and for programs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
+from edge_embed.report.results.shown import Shown
+from edge_embed.report.results.table_record import TableRecord
+from edge_embed.report.results.widened_bfloat16 import Widened
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ExportedTokenizer:
+    """The tokenizer in front of the exported model.
+
+    Attributes:
+        kind: ``BPE``, ``WordPiece`` or ``WordLevel``.
+        sha256: of its file.
+        num_ids: how many ids it has.
+        input: the model's input for ids.
+        pad_id: what fills shorter texts.
+        max_length: ids of a text at most, None for no limit.
+        texts: for how many it gave the same ids as the library `tokenizers`.
+    """
+
+    kind: str
+    sha256: str
+    num_ids: int
+    input: str
+    pad_id: int
+    max_length: int | None
+    texts: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Where a file was opened.
+
+    Attributes:
+        runtime: its name and version.
+        ways: such as ``operator library`` and ``portable body``.
+        reason: why it was not opened, empty if it was.
+    """
+
+    runtime: str = ""
+    ways: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class ExportReport(Shown):
+    """What an export wrote.
+
+    Attributes:
+        files: bytes by path.
+        tables: every embedding of the model.
+        dynamic: dynamic dimensions of inputs and outputs.
+        frozen: dimensions with one size.
+        tokenizer: in front of the model, if there is one.
+        signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
+        opened: where the file was opened before it got its name.
+        widened: what the model has in bfloat16 and the file in float32.
+        source: what was decided about the file of the model, and what of it is not in the model.
+    """
+
+    files: Mapping[Path, int]
+    tables: tuple[TableRecord, ...]
+    dynamic: Mapping[str, list[str]]
+    frozen: Mapping[str, list[str]]
+    tokenizer: ExportedTokenizer | None = None
+    signatures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    opened: Opened = field(default_factory=Opened)
+    widened: Widened = field(default_factory=Widened)
+    source: SourceFacts = NO_FACTS
+    view = "edge_embed.report.views.exported:render"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with stable keys."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "files": [{"path": str(path), "bytes": size} for path, size in self.files.items()],
+            "tables": [asdict(table) for table in self.tables],
+            "dynamic": dict(self.dynamic),
+            "frozen": dict(self.frozen),
+            "tokenizer": None if self.tokenizer is None else asdict(self.tokenizer),
+            "signatures": {name: dict(sizes) for name, sizes in self.signatures.items()},
+            "opened": asdict(self.opened),
+            "widened": asdict(self.widened),
+            "source": asdict(self.source),
+        }

@@ -1,0 +1,88 @@
+"""What `compress` says in a file of the tables that it packed: how near their rows are to the dense ones.
+
+One JSON object by name of the packed table; the numbers have six digits, so that they do not depend on the machine.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edge_embed.errors import BadInputError
+from edge_embed.report.results.compressed import CompressedTable
+
+_MOST_LETTERS = 1 << 22
+_MOST_ROWS = 100  # named as the worst of a table
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One packed table.
+
+    Attributes:
+        table: the name of the dense one in the original.
+        mean_cosine: of all its rows with the dense ones.
+        relative_error: ||C - E|| / ||E||; None where `compress` weighted rows, whose counts the file has not.
+        worst: ids of the rows with the least cosines, and these, the least first.
+    """
+
+    table: str
+    mean_cosine: float
+    relative_error: float | None
+    worst: tuple[tuple[int, float], ...]
+
+
+def promises_of(reports: Iterable[CompressedTable], names: Mapping[str, str]) -> dict[str, Promise]:
+    """Those of some reports; ``names`` are those of the packed tables, by name of the dense one."""
+    return {names[report.name]: promise for report in reports if (promise := promise_of(report))}
+
+
+def promise_of(report: CompressedTable) -> Promise | None:
+    """That of one report, None where the table was left."""
+    found = report.fidelity
+    if found is None:
+        return None
+    rows = sum(band.rows for band in found.bands)
+    mean = sum(band.rows * band.mean for band in found.bands) / rows if rows else 1.0
+    weighted = len(found.bands) > 1
+    worst = tuple((row, _rounded(cosine)) for row, cosine in found.worst)
+    return Promise(report.name, _rounded(mean), None if weighted else _rounded(found.relative_error), worst)
+
+
+def write_promises(promises: Mapping[str, Promise], before: str | None = None) -> str:
+    """Promises as a text; ``before`` is one whose tables, of other names, stay in it."""
+    kept = {} if before is None else parse_promises(before)
+    entries = {name: asdict(promise) for name, promise in {**kept, **promises}.items()}
+    return json.dumps(entries, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def parse_promises(text: str) -> dict[str, Promise]:
+    """Read a text of `write_promises`.
+
+    Raises:
+        BadInputError: it is none.
+    """
+    try:
+        if len(text) > _MOST_LETTERS:
+            raise ValueError(f"{len(text):,} letters")
+        return {str(name): _promise(entry) for name, entry in json.loads(text).items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        expected = "expected that of `edge-embed compress`: compress the original again"
+        raise BadInputError(f"what compress said of the rows: got {error!s:.80}, {expected}") from error
+
+
+def _promise(entry: Mapping[str, Any]) -> Promise:
+    error = entry["relative_error"]
+    worst = tuple((int(row), _number(cosine)) for row, cosine in entry["worst"][:_MOST_ROWS])
+    return Promise(str(entry["table"]), _number(entry["mean_cosine"]), None if error is None else _number(error), worst)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{value!r:.40} in place of a number")
+    return float(value)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,61 @@
+"""What grew since the baseline, as one finding: by how much, why, where, and how to accept it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edge_embed.report.results.finding import Finding
+
+GROWTH_OF = "growth of "  # what the names of its findings begin with
+_ZIPPED = "growth of zipped"
+_WHOLE = ("on disk", "zipped")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that is not what it was for the baseline.
+
+    Attributes:
+        what: ``table <name>``, ``table <name>: <setting>``, or a package that exports.
+        before: its value then; ``none`` for a new table.
+        now: its value now; ``none`` for a table that is gone.
+    """
+
+    what: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.before} -> {self.now}"
+
+
+def changed(changes: Sequence[Change]) -> str:
+    """All of them in words, or that there is none."""
+    unchanged = "no setting, no table and no version: other numbers, nodes or strings"
+    return "; ".join(map(str, changes)) or unchanged
+
+
+def is_growth(finding: Finding) -> bool:
+    """Whether something grew by more than it may."""
+    return finding.status == "failed" and finding.requirement == "size" and finding.name.startswith(GROWTH_OF)
+
+
+def growth_words(failed: Sequence[Finding], changes: Sequence[Change], grown: Mapping[str, int], accept: str) -> str:
+    """One sentence for all findings of growth that failed.
+
+    Args:
+        failed: these.
+        changes: of settings.
+        grown: bytes now less bytes then, by name of the size.
+        accept: the command that makes the new state the baseline.
+    """
+    where = ", ".join(f"{name} {more:+,}" for name, more in grown.items() if more and name not in _WHOLE)
+    beyond = ", ".join(finding.name.removeprefix(GROWTH_OF) for finding in failed)
+    keys = ", ".join(
+        dict.fromkeys("size.zipped_growth" if finding.name == _ZIPPED else "size.growth" for finding in failed)
+    )
+    total = f"on disk {grown.get('on disk', 0):+,} bytes"
+    remedy = f"; to accept it: {accept}" if accept else ""
+    parts = f"; bytes: {where}" if where else ""
+    return (
+        f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed ({keys}): {beyond}{remedy}"
+    )

@@ -1,0 +1,1 @@
+"""How results look: on a terminal, in a notebook, as HTML, Markdown, JUnit XML and pictures."""

@@ -1,0 +1,34 @@
+"""Progress bars on stderr, one for each table or step."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from edge_embed.report.views.words import plain
+from edge_embed.steps import note_step
+
+
+@contextmanager
+def bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """What is called with (step, done, in all); it shows nothing where stderr is neither a terminal nor a notebook."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),  # a name that comes from a file
+        BarColumn(),
+        "{task.percentage:>3.0f}%",
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    hidden = quiet or not (console.is_terminal or console.is_jupyter)
+    with Progress(*columns, console=console, disable=hidden, transient=True) as shown:
+        tasks: dict[str, TaskID] = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                note_step(name)
+                tasks[name] = shown.add_task(plain(name), total=None)  # moves, while nobody knows how far it is
+            shown.update(tasks[name], completed=done, total=total if done else None)
+
+        yield report

@@ -1,0 +1,71 @@
+"""How the result of `edge_embed.compress` looks on a terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from edge_embed.report.results.compressed import CompressedTable, CompressReport, pareto_front
+from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.views.exported import opened_words
+from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.words import cell
+
+
+def render(report: CompressReport) -> RenderableType:
+    """Tables for the terminal."""
+    columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
+    sizes = f"{report.dense_bytes:,} bytes before, {report.compressed_bytes:,} after"
+    tables = FoldedTable(*columns, title="Tables", caption=f"The whole model: {sizes}")
+    for table in report.tables:
+        tables.add_row(*_cells(table))
+    details = (part for table in report.tables for part in _details(table))
+    opened = [line] if (line := opened_words(report.opened)) else []
+    return Group(tables, *details, *map(cell, [*report.source.lines(), *opened]))
+
+
+def _cells(table: CompressedTable) -> list[str]:
+    size = f"{table.num_embeddings} x {table.embedding_dim}"
+    found = table.fidelity
+    if found is None:
+        return [table.name, size, table.method, "", "", "", "", f"left: {table.reason}"]
+    return [
+        table.name,
+        size,
+        table.method,
+        f"{found.dense_bytes:,}",
+        f"{found.packed_bytes:,} ({found.zipped_bytes:,})",
+        f"{found.ratio:.1f}x",
+        f"{found.mean_cosine:.4f}",
+        table.setting
+        + (f", used {table.uses} times" if table.uses > 1 else "")
+        + (", all rows are zero" if table.is_zero else ""),
+    ]
+
+
+def _details(table: CompressedTable) -> Sequence[RenderableType]:
+    """How near one table is, and what else was tried."""
+    found = table.fidelity
+    if found is None:
+        return []
+    near = FoldedTable("rows", "how many", "mean cosine", "least", title=f"{table.name}: cosines with the dense rows")
+    for band in found.bands:
+        near.add_row(band.name, f"{band.rows:,}", f"{band.mean:.4f}", f"{band.least:.4f}")
+    worst = ", ".join(f"{row} ({cosine:.2f})" for row, cosine in found.worst)
+    lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
+    if found.neighbours is not None:
+        lines.insert(1, f"of the 10 nearest rows {found.neighbours:.1%} stay the same")
+    return [near, "; ".join(lines), _others(table, found)]
+
+
+def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:
+    """The front of what was tried, and what needs no method."""
+    others = FoldedTable(
+        "bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front"
+    )
+    for trial in sorted((*pareto_front(table.trials), *table.baselines), key=lambda trial: trial.nbytes):
+        ratio = found.dense_bytes / trial.nbytes
+        chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""
+        baseline = " (to compare with)" if trial in table.baselines else ""
+        cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", f"{trial.mean_cosine:.4f}", f"{trial.relative_error:.4f}"
+        others.add_row(*cells, f"{trial}{chosen}{baseline}")
+    return others

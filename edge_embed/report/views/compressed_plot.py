@@ -1,0 +1,57 @@
+"""A picture of what was tried on each table: mean cosine against bytes, with the Pareto front."""
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge_embed.methods import Parts
+from edge_embed.report.results.compressed import CompressedTable, CompressReport, Trial, pareto_front
+from edge_embed.report.views.svg import write_svg
+from edge_embed.report.views.words import plain
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.axes import Axes
+
+_INCHES = (5.0, 3.6)  # of a panel
+_COLUMNS = 2
+_MARKERS = "oPs^vDx<>p*h"  # of the methods, one each
+
+
+def draw(report: CompressReport, path: Path) -> None:
+    """Write a panel for each compressed table as SVG."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    tables = [table for table in report.tables if table.fidelity]
+    lines = -(-len(tables) // _COLUMNS)
+    figure = Figure((_INCHES[0] * min(len(tables), _COLUMNS), _INCHES[1] * lines), layout="constrained")
+    panels = list(figure.subplots(lines, min(len(tables), _COLUMNS), squeeze=False).flat)
+    for panel, table in zip(panels, tables, strict=False):
+        _draw(panel, table)
+    for panel in panels[len(tables) :]:
+        panel.set_axis_off()
+    write_svg(figure, path)
+
+
+def _draw(panel: "Axes", table: CompressedTable) -> None:
+    front = pareto_front(table.trials)
+    panel.plot(*_points(front), color="0.7", zorder=0)
+    for method, marker, trials in _by_method(table):
+        panel.plot(*_points(trials), marker, linestyle="", label=method)
+    chosen = [trial for trial in table.trials if (trial.method, trial.setting) == (table.method, table.setting)]
+    panel.plot(*_points(chosen), "o", markersize=12, fillstyle="none", color="black", label="chosen")
+    title = plain(f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}")
+    panel.set_title(title, parse_math=False)  # dollars in a name are no formula
+    panel.set(xscale="log", xlabel="bytes", ylabel="mean cosine")
+    panel.legend()
+
+
+def _by_method(table: CompressedTable) -> Iterator[tuple[str, str, list[Trial]]]:
+    trials = (*table.trials, *table.baselines)
+    for method, marker in zip(Parts("fitting"), cycle(_MARKERS), strict=False):
+        if found := [trial for trial in trials if trial.method == method]:
+            yield method, marker, found
+
+
+def _points(trials: Sequence[Trial]) -> tuple[list[int], list[float]]:
+    return [trial.nbytes for trial in trials], [trial.mean_cosine for trial in trials]

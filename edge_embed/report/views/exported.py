@@ -1,0 +1,113 @@
+"""The result of `edge-embed export` on the terminal."""
+
+from collections.abc import Mapping
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from edge_embed.methods import words_of
+from edge_embed.methods.words import method_words
+from edge_embed.report.results.exported import ExportedTokenizer, ExportReport, Opened
+from edge_embed.report.results.table_record import TableRecord
+from edge_embed.report.results.widened_bfloat16 import Widened
+from edge_embed.report.views.folded_table import FoldedTable
+
+_NAMED = 5
+
+
+def render(report: ExportReport) -> RenderableType:
+    """What became of every table, dimensions, and what was written."""
+    tables = FoldedTable("table", "method", "shape", "dense bytes", "packed bytes", "ratio", "", title="Embeddings")
+    for table in report.tables:
+        tables.add_row(*table_cells(table))
+    shapes = FoldedTable("tensor", "dynamic", "fixed", title="Dimensions")
+    for name, dynamic in report.dynamic.items():
+        shapes.add_row(name, ", ".join(dynamic), ", ".join(report.frozen[name]))
+    written = [f"wrote {path} ({size:,} bytes)" for path, size in report.files.items()]
+    hints = [hint for table in report.tables if (hint := memory_hint(table))]
+    tokenizer = [] if report.tokenizer is None else [_tokenizer_words(report.tokenizer)]
+    signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in report.signatures.items()]
+    signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
+    widened = [widened_words(report.widened)] if report.widened else []
+    opened = [line] if (line := opened_words(report.opened)) else []
+    source = map(Text, report.source.lines())  # with names from the file
+    return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *written, *opened)
+
+
+def table_cells(table: TableRecord) -> list[str]:
+    """The row of a table."""
+    return [
+        table.name,
+        method_words(table.method, table.embedding_dim, table.settings),
+        f"{table.num_embeddings} x {table.embedding_dim}",
+        f"{4 * table.num_embeddings * table.embedding_dim:,}",
+        "" if table.packed_bytes is None else f"{table.packed_bytes:,}",
+        "" if table.compression_ratio is None else f"{table.compression_ratio:.1f}x",
+        _remark(table),
+    ]
+
+
+def memory_hint(table: TableRecord) -> str:
+    """What memory would make it faster, empty where it has that or was allowed none."""
+    if not table.needed_bytes:
+        return ""
+    megabytes = -(-table.needed_bytes >> 20)
+    serves = f"--memory-megabytes {megabytes} would serve ({table.needed_bytes:,} bytes for each use)"
+    return f"{table.name}: no faster with so little memory, {serves}"
+
+
+def opened_words(opened: Opened) -> str:
+    """A line about where a file was opened, empty where nobody wanted to open it."""
+    if opened.reason:
+        return f"not opened: {opened.reason}"
+    return f"opened in {opened.runtime}: {', '.join(opened.ways)}" if opened.ways else ""
+
+
+def widened_words(widened: Widened) -> str:
+    """A line about what became float32."""
+    parts = []
+    if widened.weights:
+        size = sum(widened.weights.values())
+        plural = "s" if len(widened.weights) > 1 else ""
+        parts.append(
+            f"{len(widened.weights)} weight{plural} ({_listed(widened.weights)}; {size // 2:,} -> {size:,} bytes)"
+        )
+    if widened.inputs:
+        parts.append(f"input{'s' if len(widened.inputs) > 1 else ''} {_listed(widened.inputs)}")
+    if widened.calls:
+        parts.append(f"{widened.calls} conversion{'s' if widened.calls > 1 else ''} of the model itself")
+    return (
+        f"bfloat16 became float32, as runtimes on a CPU have no kernels for it: {', '.join(parts)}. model.half() "
+        "before it is saved keeps two bytes a number, where float16 has its range"
+    )
+
+
+def _remark(table: TableRecord) -> str:
+    if table.packed_bytes is None:
+        return f"left: {table.reason}"
+    shared = f", used {table.uses} times" if table.uses > 1 else ""
+    session = f", up to {table.session_bytes:,} bytes more in a session" if table.session_bytes else ""
+    layout = f" as {table.layout}" if table.layout else ""
+    added = f" ({table.added_bytes:,} bytes more)" if table.added_bytes > 0 else ""
+    grew = table.packed_bytes >= 4 * table.num_embeddings * table.embedding_dim
+    zero = ", all rows are zero" if table.is_zero else ""
+    return f"lowered{layout}{added}{zero}{shared}{session}" + (
+        f", but no smaller than dense: {words_of(table.method).smaller}" if grew else ""
+    )
+
+
+def _tokenizer_words(tokenizer: ExportedTokenizer) -> str:
+    limit = "any length" if tokenizer.max_length is None else f"at most {tokenizer.max_length} ids a text"
+    return (
+        f"tokenizer: {tokenizer.kind}, {tokenizer.num_ids:,} ids, padding {tokenizer.pad_id}, {limit}; the same ids "
+        f"as the library tokenizers for all of {tokenizer.texts} texts"
+    )
+
+
+def _spelled(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _listed(names: Mapping[str, int] | tuple[str, ...]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(list(names)[:_NAMED]) + (f" and {more} more" if more > 0 else "")
