@@ -1,6 +1,6 @@
 """Whether tests that were changed still kill the mutants of the source that they killed before.
 
-    .venv/bin/python tests/mutants.py REVISION --count 200 --seed 0 --source edge_embed/packed -- tests/packed/test_dpq.py
+    .venv/bin/python tests/mutants.py REVISION --count 50 --seed 0 --source edge_embed/packed tests/packed/test_dpq.py
 
 The tests of a revision and those of the working tree run in two copies of the working tree, one mutant after another:
 a seeded sample of those in lines that the tests of the revision execute. A mutant is one change of one place: another
@@ -54,12 +54,15 @@ class Mutant(NamedTuple):
 
 def changes(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
     """Every change of a module: line, words, and what makes it."""
+    annotations = {
+        id(inside)
+        for node in ast.walk(tree)
+        for name in ("annotation", "returns")
+        for inside in ast.walk(getattr(node, name, None) or ast.Pass())
+    }
     for node in ast.walk(tree):
-        for name in ("annotation", "returns"):
-            if getattr(node, name, None) is not None:
-                setattr(node, name, None if name == "returns" or isinstance(node, ast.arg) else node.annotation)  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
-        yield from _changes_of(node)
+        if id(node) not in annotations:
+            yield from _changes_of(node)
 
 
 def _changes_of(node: ast.AST) -> Iterator[tuple[int, str, Change]]:
