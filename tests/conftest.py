@@ -101,6 +101,7 @@ def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
     from edge_embed.exporters.onnx import export
     from edge_embed.exporters.onnx.tokenizer import characters
+    from edge_embed.exporters.tflite import whole_model
     from edge_embed.gate import base_latency
     from edge_embed.targets.tflite.runtimes import OpenedModel
     from edge_embed.validation import as_exported, expected_export, sizes
@@ -110,6 +111,7 @@ def _same_input_same_result() -> Iterator[None]:
         characters_normalized_once,
         characters_sorted_once,
         remember_built,
+        same_body_converted_once,
         same_model_run_once,
         same_program_written_once,
         same_session_measured_once,
@@ -118,6 +120,7 @@ def _same_input_same_result() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(as_exported, "written_by_export", same_program_written_once)
         patch.setattr(export, "build_model", remember_built)
+        patch.setattr(whole_model, "convert_body", same_body_converted_once)
         patch.setattr(expected_export, "build_model", built_before)
         patch.setattr(characters._Kinds, "all", characters_sorted_once)
         patch.setattr(characters, "_normalized", characters_normalized_once)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from edge_embed.exporters.exported import metadata_of
 from edge_embed.exporters.onnx.export import build_model
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.exporters.onnx.tokenizer import characters
+from edge_embed.exporters.tflite.converted_body import convert_body
+from edge_embed.exporters.tflite.cut_tables import CutProgram
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.program.program import ProgramModule, Sizes
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
 from edge_embed.validation.expected_export import Written, written_by_export
@@ -31,6 +34,7 @@ _built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
+_converted: OrderedDict[str, bytes] = OrderedDict()
 _sorted: OrderedDict[str, tuple[list[str], list[str]]] = OrderedDict()
 _sort = characters._Kinds.all
 _normalized: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
@@ -61,6 +65,15 @@ def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir
     if key not in _built:
         return build_model(lowered, memory_bytes)
     return ir.from_proto(ModelProto.FromString(_built[key]))
+
+
+def same_body_converted_once(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
+    """`convert_body`, once for the same part of the same program."""
+    part = str(body.graph), [value.name for value in cut.given], {name: dict(at) for name, at in signatures.items()}
+    key = _key_of(cut.lowered, part)
+    if key is None:
+        return convert_body(cut, body, signatures)
+    return _remembered(_converted, key, lambda: convert_body(cut, body, signatures))
 
 
 def _key_of(lowered: LoweredProgram, more: object) -> str | None:
