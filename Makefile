@@ -1,7 +1,7 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
 # make check     formatting, types, import rules and unit tests, in two minutes on two cores
-# make test      all quick tests, Python and C++
+# make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      formatting, types and import rules alone
@@ -46,7 +46,7 @@ UNITS := tests/methods tests/ops tests/packed tests/report tests/runtime tests/s
 units: install
 	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
 
-# The C++ tests are among them (tests/runtime_ops/test_cpp.py) as users get the library; with sanitizers they are slow.
+# The C++ tests (tests/runtime_ops/test_cpp.py) are slow: to compile them takes a tenth of the time of all others.
 test: install
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
 

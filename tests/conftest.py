@@ -3,22 +3,19 @@
 What many tests would do again for the same input is done once a process.
 """
 
-import copy
-import functools
-import gc
 import os
-import typing
-from collections.abc import Iterator
-
-from edge_embed.gate import base_latency
-from edge_embed.validation import sizes
 
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
-# inherit it. Before torch is imported.
+# inherit it. Before torch is imported, by whatever comes below.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist have a width, which commands would break their lines at.
 os.environ.pop("COLUMNS", None)
 
+import copy
+import functools
+import gc
+import typing
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -88,15 +85,45 @@ def _operators_listed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _decompositions_set_at_once() -> Iterator[None]:
+    """torch.export sets six thousand kernels one by one, four times a model: a seventh of exporting a small one."""
+    from torch.export import exported_program
+
+    from .kernels_at_once import override_decompositions
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exported_program, "_override_composite_implicit_decomp", override_decompositions)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
     """A validation exports again, to compare, and starts processes: once for each input."""
+    from edge_embed.exporters.onnx import export
+    from edge_embed.exporters.onnx.tokenizer import characters
+    from edge_embed.exporters.tflite import whole_model
+    from edge_embed.gate import base_latency
     from edge_embed.targets.tflite.runtimes import OpenedModel
-    from edge_embed.validation import as_exported
+    from edge_embed.validation import as_exported, expected_export, sizes
 
-    from .once import same_model_run_once, same_program_written_once, same_session_measured_once
+    from .once import (
+        built_before,
+        characters_normalized_once,
+        characters_sorted_once,
+        remember_built,
+        same_body_converted_once,
+        same_model_run_once,
+        same_program_written_once,
+        same_session_measured_once,
+    )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(as_exported, "written_by_export", same_program_written_once)
+        patch.setattr(export, "build_model", remember_built)
+        patch.setattr(whole_model, "convert_body", same_body_converted_once)
+        patch.setattr(expected_export, "build_model", built_before)
+        patch.setattr(characters._Kinds, "all", characters_sorted_once)
+        patch.setattr(characters, "_normalized", characters_normalized_once)
         patch.setattr(sizes, "measure_fresh", same_session_measured_once)
         patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)
@@ -126,4 +153,19 @@ def _litert_runs_here() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtimes, "run_program", run_here)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sessions_wait_without_spinning() -> Iterator[None]:
+    """Threads of ONNX Runtime that wait for work use a core: a third of opening and running a small model."""
+    import onnxruntime
+
+    class Waiting(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_session_config_entry("session.intra_op.allow_spinning", "0")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "SessionOptions", Waiting)
         yield

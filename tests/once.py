@@ -2,19 +2,25 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor
 
 from edge_embed.exporters.exported import metadata_of
+from edge_embed.exporters.onnx.export import build_model
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
+from edge_embed.exporters.onnx.tokenizer import characters
+from edge_embed.exporters.tflite.converted_body import convert_body
+from edge_embed.exporters.tflite.cut_tables import CutProgram
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.program.program import ProgramModule, Sizes
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
 from edge_embed.validation.expected_export import Written, written_by_export
@@ -24,23 +30,63 @@ _MOST = 32  # results that are kept
 _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
 
 _written: OrderedDict[str, Written] = OrderedDict()
+_built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
+_converted: OrderedDict[str, bytes] = OrderedDict()
+_sorted: OrderedDict[str, tuple[list[str], list[str]]] = OrderedDict()
+_sort = characters._Kinds.all
+_normalized: OrderedDict[str, list[tuple[str, str]]] = OrderedDict()
+_normalize = characters._normalized
 
 
 def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
     """`written_by_export`, once for programs of the same graph, weights, inputs and names."""
+    memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
+    key = _key_of(lowered, memory)
+    if key is None:
+        return written_by_export(lowered, found)
+    return _remembered(_written, key, lambda: _apart(written_by_export(lowered, found)))
+
+
+def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
+    """`build_model`, for `built_before`."""
+    model = build_model(lowered, memory_bytes)
+    if key := _key_of(lowered, memory_bytes):
+        _built.pop(key, None)
+        _remembered(_built, key, lambda: ir.to_proto(model).SerializeToString())
+    return model
+
+
+def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
+    """What `build_model` made of the same program; a test of exports that are repeated must call that itself."""
+    key = _key_of(lowered, memory_bytes)
+    if key not in _built:
+        return build_model(lowered, memory_bytes)
+    return ir.from_proto(ModelProto.FromString(_built[key]))
+
+
+def same_body_converted_once(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
+    """`convert_body`, once for the same part of the same program."""
+    part = str(body.graph), [value.name for value in cut.given], {name: dict(at) for name, at in signatures.items()}
+    key = _key_of(cut.lowered, part)
+    if key is None:
+        return convert_body(cut, body, signatures)
+    return _remembered(_converted, key, lambda: convert_body(cut, body, signatures))
+
+
+def _key_of(lowered: LoweredProgram, more: object) -> str | None:
+    """Of the same graph, weights, inputs and names; None for a program that is too large."""
     program = lowered.program
     weights = dict(program.module.named_buffers())
     if sum(tensor.nbytes for tensor in weights.values()) > _MOST_BYTES:
-        return written_by_export(lowered, found)
+        return None
     digest = hashlib.sha256(repr((str(program.module.graph), program.inputs, program.output_names)).encode())
     for name, tensor in (*weights.items(), *enumerate(program.example_inputs)):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes_of(tensor))
-    memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
-    digest.update(repr((sorted(metadata_of(lowered).items()), memory)).encode())
-    return _remembered(_written, digest.hexdigest(), lambda: _apart(written_by_export(lowered, found)))
+    digest.update(repr((sorted(metadata_of(lowered).items()), more)).encode())
+    return digest.hexdigest()
 
 
 def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
@@ -61,6 +107,21 @@ def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: Ru
     for feeds in cases:
         digest.update(_feeds_in_bytes(feeds))
     return _remembered(_ran, digest.hexdigest(), lambda: _attempt(opened, cases, options))
+
+
+def characters_sorted_once(kinds: Any) -> tuple[list[str], list[str]]:
+    """`_Kinds.all`, which asks a library for each character of Unicode, once for each pre-tokenizer."""
+    return _remembered(_sorted, repr((_state_of(kinds._pre_tokenizer), kinds._in_runs)), lambda: _sort(kinds))
+
+
+def characters_normalized_once(source: Any) -> list[tuple[str, str]]:
+    """`_normalized`, once for each normalizer."""
+    return _remembered(_normalized, _state_of(source.library.normalizer), lambda: list(_normalize(source)))
+
+
+def _state_of(part: Any) -> str:
+    """Of a part of a tokenizer, as its file has it."""
+    return "" if part is None else repr(part.__getstate__())
 
 
 def _feeds_in_bytes(feeds: Feeds) -> bytes:

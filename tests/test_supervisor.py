@@ -150,9 +150,9 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
     [
         (IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
         (IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step '{IN_NATIVE}"),
-        (IN_PYTHON, signal.SIGTERM, 143, "Error: ended by SIGTERM"),
+        pytest.param(IN_PYTHON, signal.SIGTERM, 143, "Error: ended by SIGTERM", marks=pytest.mark.slow),
         (IN_PYTHON, signal.SIGHUP, 129, "Error: ended by SIGHUP"),
-        (IN_NATIVE, signal.SIGHUP, 129, ""),
+        pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_to_the_parent_alone_ends_both(files, library, tmp_path, running, how, code, message):

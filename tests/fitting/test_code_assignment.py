@@ -148,7 +148,7 @@ def test_without_the_kernel_codes_are_the_same(num_codes, tables, monkeypatch):
 
 
 _SMALL_MARGINS = """
-from test_nearest import by_rule, found, of_small_margins
+from test_code_assignment import by_rule, found, of_small_margins
 rows, value = of_small_margins()
 assert (found(rows, value, 3) == by_rule(rows, value, 3)).all()
 """

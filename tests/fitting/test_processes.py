@@ -14,13 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
 import edge_embed
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.fitting import centroids, dense_table, dictionary
+from edge_embed.fitting import ant, centroids, dense_table, dictionary
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import ALONE, Processes
+
+from ..forked import run_processes
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 
@@ -45,8 +47,9 @@ Work = Callable[[Group, Path], Any]
 
 
 def make_blocks_small() -> None:
-    """So that a small table has several, of rows and of what ANT encodes at a time."""
+    """So that a small table has several, of rows and of what ANT encodes at a time, which it does a few times."""
     dense_table._BLOCK_NUMBERS, dictionary._BLOCK_NUMBERS = 6 * 45, 40 * 15
+    ant.fit.__kwdefaults__["turns"] = 4
 
 
 def one_of_two(rank: int, folder: Path, work: Work) -> None:
@@ -61,7 +64,7 @@ def one_of_two(rank: int, folder: Path, work: Work) -> None:
 
 def in_two(work: Work, folder: Path) -> list[Any]:
     """What both find."""
-    multiprocessing.spawn(one_of_two, (folder, work), 2)
+    run_processes(one_of_two, (folder, work))
     return [pickle.loads((folder / f"found{rank}").read_bytes()) for rank in range(2)]
 
 
@@ -70,6 +73,7 @@ def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (dense_table, dictionary):
             patch.setattr(module, "_BLOCK_NUMBERS", module._BLOCK_NUMBERS)
+        patch.setitem(ant.fit.__kwdefaults__, "turns", ant.fit.__kwdefaults__["turns"])
         make_blocks_small()
         yield
 
@@ -105,7 +109,11 @@ def make_all(group: Group, folder: Path) -> dict[str, Any]:
         small, report = edge_embed.compress(model(), name, counts={"0": COUNTS}, group=group, **wanted)
         packed = (small[0].embedding if name == "opq" else small[0]).to_packed()
         found[name] = packed.tensors(), packed.rows(np.arange(201)), report.to_json()
-    found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            dictionary, "_BLOCK_NUMBERS", 40 * 150
+        )  # it tries many anchors, and would take a few rows at a time
+        found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
     found["learning"] = edge_embed.compress(model(), "dpq", trainable=True, group=group, **SIZES)[0].state_dict()
     for source, output in ((folder / "model.onnx", folder / "small.onnx"), (folder / "model.pt", folder / "small.pt")):
         compressed = edge_embed.compress(source, "dpq", output=output, group=group, **SIZES)
@@ -277,7 +285,7 @@ def end_early(group: Group, folder: Path) -> None:
 
 @needs_gloo
 def test_the_end_of_one_is_told(tmp_path: Path) -> None:
-    multiprocessing.spawn(one_of_two, (tmp_path, end_early), 2)
+    run_processes(one_of_two, (tmp_path, end_early))
     assert (tmp_path / "told").exists()
 
 

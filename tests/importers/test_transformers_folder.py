@@ -103,6 +103,7 @@ def test_its_tables_are_compressed_and_exported(make: Callable[[], Any], table: 
     assert edge_embed.validate(small, tmp_path / "small.onnx", options=ValidationOptions(iterations=0)).passed
 
 
+@pytest.mark.slow
 def test_the_library_says_nothing_of_its_own(folder: Path) -> None:
     code = "import sys; from edge_embed import workflow; workflow.load(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, check=True)

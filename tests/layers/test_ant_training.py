@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
 from edge_embed.layers.anchor_search import AnchorSearch
 from edge_embed.layers.ant import ANTEmbedding
@@ -16,6 +16,8 @@ from edge_embed.layers.penalty_schedule import PenaltySchedule
 from edge_embed.layers.proximal import ProximalOptimizer
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.yogi import Yogi
+
+from ..forked import run_processes
 
 ANCHOR_IDS = torch.tensor([3, 5, 8])
 RELATED = torch.tensor([[1, 2, 8, 11], [3, 5, 4, 3]])  # 11 never comes up
@@ -153,7 +155,7 @@ def test_two_processes_end_with_the_same_table_as_one(tmp_path: Path) -> None:
 
     So too after an anchor was added, where the model is wrapped again.
     """
-    multiprocessing.spawn(_one_rank, (str(tmp_path),), 2)
+    run_processes(_one_rank, (str(tmp_path),))
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     for name in ranks[0]:
         assert torch.equal(ranks[0][name], ranks[1][name]), name

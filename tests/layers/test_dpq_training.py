@@ -9,6 +9,8 @@ from torch import nn
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.ops import dpq_distance
 
+from ..pairwise import pairwise
+
 
 def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share):
     """One mean and variance per choice k, as nn.BatchNorm1d has them over [ids * D, K] without affine."""
@@ -99,8 +101,9 @@ def test_centroids_move_to_their_members():
         torch.testing.assert_close(layer.value[0, chosen], layer.query[code == chosen].mean(0), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("state", ["trainable", "frozen"])
+@pytest.mark.parametrize(
+    ("variant", "state", "training"), pairwise(["sx", "vq"], ["trainable", "frozen"], [True, False])
+)
 def test_compiles_as_one_graph(variant, training, state):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=2).train(training)

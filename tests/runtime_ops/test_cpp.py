@@ -21,6 +21,7 @@ def run_ctest(build: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # to compile it takes long; `make test-cpp` is for those who change it
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 def test_cpp(cmake_build):
     output = run_ctest(cmake_build(*AS_INSTALLED))

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 import edge_embed
 from edge_embed import workflow
 from edge_embed.packed.dpq_values import quantized
+from edge_embed.targets.tflite.runtimes import TARGETS
+
+from ..pairwise import pairwise
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 
@@ -82,8 +85,11 @@ def test_rows(name: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
     assert not rows[IDS == 0].any()  # the padding row
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-@pytest.mark.parametrize("name", ["dpq 4 bits", "ant of one width", "tt"])
+@pytest.mark.parametrize(
+    ("name", "mode", "tflite"),
+    pairwise(["dpq 4 bits", "ant of one width", "tt"], ["sum", "mean", "max"], TARGETS),
+    indirect=["tflite"],
+)
 def test_bags(name: str, mode: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
     make, wanted, layout = TABLES[name]
     packed = make()

@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+pytestmark = pytest.mark.slow  # `make demo` is for those who change it
 SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
 IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
 README = (SAMPLE / "README.md").read_text(encoding="utf-8")

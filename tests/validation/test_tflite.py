@@ -184,5 +184,5 @@ def test_a_cut_file_is_refused(dpq, tmp_path):
     (tmp_path / "cut.tflite").write_bytes((dpq / "model.tflite").read_bytes()[:500])
     with pytest.raises(BadInputError, match=r"cut\.tflite: damaged or no TFLite model"):
         edge_embed.validate(dpq / "model.pt", tmp_path / "cut.tflite", options=QUICK)
-    with pytest.raises(BadInputError, match=r"absent\.tflite: is no regular file"):
+    with pytest.raises(BadInputError, match=r"absent\.tflite: there is no such file"):
         edge_embed.validate(dpq / "model.pt", tmp_path / "absent.tflite", options=QUICK)

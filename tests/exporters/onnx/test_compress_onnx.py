@@ -102,16 +102,22 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compressed(source).model
 
 
+@pytest.fixture(scope="module")
+def sessions(small: Path) -> list[ort.InferenceSession]:
+    return [edge_embed.create_session(small, portable) for portable in (True, False)]
+
+
 class TestIds:
     @given(ids=hnp.arrays(np.int64, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
                           elements=st.integers(-ROWS, ROWS - 1)))  # fmt: skip
     @settings(max_examples=40)
-    def test_of_any_shape_count_from_both_ends(self, small: Path, ids: np.ndarray) -> None:
+    def test_of_any_shape_count_from_both_ends(
+        self, small: Path, sessions: list[ort.InferenceSession], ids: np.ndarray
+    ) -> None:
         feeds = {f"ids_{rank}": np.zeros((0,) * rank, np.int64) for rank in range(4)} | {f"ids_{ids.ndim}": ids}
         (packed,) = packed_tables(small).values()
-        for portable in (True, False):
-            rows = run(small, feeds, portable=portable)[ids.ndim]
-            np.testing.assert_array_equal(rows, packed.rows(ids % ROWS))
+        for session in sessions:
+            np.testing.assert_array_equal(session.run(None, feeds)[ids.ndim], packed.rows(ids % ROWS))
 
     @pytest.mark.parametrize("wrong", [ROWS, -ROWS - 1, 2**31 - 1, -(2**31), 2**62, -(2**63)])
     @pytest.mark.parametrize("portable", [True, False])

@@ -11,6 +11,7 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tt import PackedTT
 from edge_embed.targets.reference import open_reference
 
+from ...pairwise import pairwise
 from .bodies import (
     ant,
     check_rows,
@@ -88,15 +89,16 @@ def test_codes_of_two_bytes(shared):
     check_rows(packed, np.arange(6).reshape(2, 3))
 
 
-@pytest.mark.parametrize("padding_idx", [None, 3])
-@pytest.mark.parametrize(("groups", "width"), [(8, 1), (8, 2), (3, 4), (8, 5)])
-@pytest.mark.parametrize("codes", [2, 3, 4, 13, 16, 60, 200, 256])
-def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, groups, width, padding_idx):
+@pytest.mark.parametrize(
+    ("codes", "sizes", "padding_idx", "dtype"),
+    pairwise([2, 3, 4, 13, 16, 60, 200, 256], [(8, 1), (8, 2), (3, 4), (8, 5)], [None, 3], ["float32", "int8"]),
+)
+def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, sizes, padding_idx, dtype):
     """From 512 ids on, bytes are looked up whole, and element by element where they stand for few values."""
-    for dtype in ("float32", "int8"):
-        packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx, dtype=dtype)
-        for shape in ((511,), (512,), (513,), (16, 64)):
-            check_rows(packed, ids_of(packed, shape))
+    groups, width = sizes
+    packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx, dtype=dtype)
+    for shape in ((511,), (512,), (513,), (16, 64)):
+        check_rows(packed, ids_of(packed, shape))
 
 
 @pytest.mark.parametrize(("codes", "padding_idx", "kept"), [(256, None, 0), (200, None, 1), (256, 3, 1), (200, 3, 2)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
@@ -23,6 +23,8 @@ from edge_embed.cli import main
 from edge_embed.compression.tflite.foreign_file import read_foreign
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.tflite_file import inspect_tflite
+
+from ...forked import run_processes
 
 ROWS = np.random.default_rng(5).normal(size=(600, DIM)).astype(np.float32)
 SIZES = {"num_codes": 32, "num_groups": 6}
@@ -182,7 +184,7 @@ def _one_of_two(rank: int, dense: Path) -> None:
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
 def test_two_processes_write_the_file_of_one(dense, tmp_path):
-    multiprocessing.spawn(_one_of_two, (dense,), 2)
+    run_processes(_one_of_two, (dense,))
     edge_embed.compress(dense, "dpq", output=tmp_path / "one.tflite", **SIZES)
     assert (tmp_path / "small.tflite").read_bytes() == (tmp_path / "one.tflite").read_bytes()
 

@@ -8,6 +8,9 @@ from torch import nn
 import edge_embed
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.packed.logits import logits
+from edge_embed.targets.tflite.runtimes import TARGETS
+
+from ...pairwise import pairwise
 
 LAYERS = {
     "dpq": lambda n, **options: edge_embed.DPQEmbedding(n, 12, 16, 4, **options),
@@ -33,8 +36,11 @@ def hidden(*leading):
     return np.random.default_rng(0).normal(size=(*leading, 12)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("n", [7, 4096, 4097])  # rows are decoded in blocks of 4,096
+@pytest.mark.parametrize(
+    ("name", "n", "run_file"),
+    pairwise(list(LAYERS), [7, 4096, 4097], TARGETS),  # rows are decoded in blocks of 4,096
+    indirect=["run_file"],
+)
 def test_logits(export_once, run_file, name, n):
     states = hidden(2, 3)
     exported = export_once((name, n), lambda: (Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states)))

@@ -21,6 +21,9 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite import flatbuffer
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.inspection.tflite_file import inspect_tflite
+from edge_embed.targets.tflite.runtimes import TARGETS
+
+from ...pairwise import pairwise
 
 DATA = os.environ.get("EDGE_EMBED_DATA")
 STORED = WORDS.replace("/", ".").replace(" ", ".")
@@ -90,8 +93,9 @@ def packed(make_packed):
 class TestAnswers:
     """Those of the same file whose dense table holds the rows of the packed one."""
 
-    @pytest.mark.parametrize("kind", PACKED)
-    @pytest.mark.parametrize("ids_type", ["int32", "int64"])
+    @pytest.mark.parametrize(
+        ("kind", "ids_type", "run_file"), pairwise(list(PACKED), ["int32", "int64"], TARGETS), indirect=["run_file"]
+    )
     def test_in_both_runtimes(self, tmp_path, make_packed, run_file, kind, ids_type):
         packed, table = PACKED[kind](make_packed)
         expected = write_foreign(tmp_path / "expected.tflite", rows_of(packed), ids_type)

@@ -16,6 +16,9 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.packed.logits import logits
 from edge_embed.packed.topk import topk
+from edge_embed.targets.tflite.runtimes import TARGETS
+
+from ...pairwise import pairwise
 
 N, PADDING = 30, 3
 IDS = np.array([[0, 3, 29], [7, 0, 1]])
@@ -42,8 +45,9 @@ TABLES = {  # by how codes become rows: a byte each, pairs of a byte, across byt
 }
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    ("name", "dtype", "run_file"), pairwise(list(TABLES), [np.int32, np.int64], TARGETS), indirect=["run_file"]
+)
 def test_rows(export_once, run_file, name, dtype):
     table = TABLES[name]
     exported = export_once((name, dtype), lambda: (ScaledDPQEmbedding(table), torch.from_numpy(IDS.astype(dtype))))

@@ -79,7 +79,10 @@ def make(method: str) -> Callable[..., CompressedEmbedding]:
     return USED[method]
 
 
-@pytest.fixture(params=["trainable-train", "trainable-eval", "frozen-train", "frozen-eval"])
+MODES = ["trainable-train", "trainable-eval", "frozen-train", "frozen-eval"]
+
+
+@pytest.fixture(params=MODES)
 def make_mode(request: pytest.FixtureRequest, make: Callable[..., CompressedEmbedding]) -> Callable[..., object]:
     """Makes a table in each of its four modes."""
     state, mode = request.param.split("-")

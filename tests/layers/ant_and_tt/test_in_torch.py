@@ -9,7 +9,8 @@ import torch
 from edge_embed.errors import BadInputError
 
 from ...largest_tensor import LargestTensor
-from .conftest import DIM, IDS, NEW, N, rows_of
+from ...pairwise import pairwise
+from .conftest import DIM, IDS, NEW, USED, N, rows_of
 
 EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10}
 
@@ -65,11 +66,10 @@ def test_repr_names_sizes_and_state(make):
     assert "frozen=True" in repr(layer.freeze())
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("state", ["trainable", "frozen"])
-def test_compiles_as_one_graph(make, training, state):
+@pytest.mark.parametrize(("method", "state", "training"), pairwise(list(USED), ["trainable", "frozen"], [True, False]))
+def test_compiles_as_one_graph(method, state, training):
     torch._dynamo.reset()
-    layer = make(padding_idx=2).train(training)
+    layer = USED[method](padding_idx=2).train(training)
     if state == "frozen":
         layer.freeze()
     plain = copy.deepcopy(layer)

@@ -10,14 +10,18 @@ from torch import nn
 from edge_embed.errors import BadInputError, IdOutOfRangeError
 from edge_embed.layers.ant import ANTEmbedding
 
-from .conftest import DIM, IDS, N, rows_of
+from ...pairwise import pairwise
+from .conftest import DIM, IDS, MODES, USED, N, rows_of
 
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64]
 EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10}
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)])
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize(
+    ("method", "make_mode", "dtype", "shape"),
+    pairwise(list(USED), MODES, INTEGERS, [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)]),
+    indirect=["make_mode"],
+)
 def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
     layer = make_mode()
     ids = torch.randint(0, N, shape)
