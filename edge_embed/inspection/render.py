@@ -77,7 +77,8 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     _line(console, f"cpu features: {'not known' if features is None else ', '.join(features) or 'none'}")
     library = report.library
     if library is not None:
-        state = "registers and runs" if library.runs else "DOES NOT RUN"
+        not_run = "DOES NOT RUN" if report.providers else "not run: no ONNX Runtime here"
+        state = "registers and runs" if library.runs else not_run
         _line(console, f"operator library: {library.path}")
         _line(console, f"  version {library.version}, {_size(library.bytes)}, {state}")
         _line(console, f"  kernels: {', '.join(library.kernels)}")
