@@ -95,7 +95,7 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
         _line(console, f"  {training.lack.what}: {training.lack.remedy}")
     _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")
     _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
-    _line(console, "targets of validate:")
+    _line(console, f"targets of validate:{'' if report.targets else ' none, they need edge-embed[export]'}")
     for target in report.targets:
         state = "; ".join(f"{lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
         _line(console, f"  {target.name} ({target.what}): {state}")
