@@ -2,6 +2,7 @@
 # make demo      train, save, export, validate and run a small model
 # make test      all quick tests, Python and C++
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
+# make test-versions  a part of the tests with the lowest and newest torch, onnx, ...; tests/VERSIONS.md says when that was
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      style, types and import rules
 # make clean     remove what the others made
@@ -22,7 +23,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo test test-long test-cpp lint clean
+.PHONY: install demo test test-long test-versions test-cpp lint clean
 
 install: .venv/installed
 
@@ -42,6 +43,9 @@ test: install
 # What they compare with needs EDGE_EMBED_DATA (samples/*/README.md).
 test-long: install
 	$(BIN)/pytest -m long --durations=0
+
+test-versions: install
+	.ci/test-versions
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'
