@@ -1,10 +1,11 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
+# make check     formatting, types, import rules and unit tests, in two minutes on two cores
 # make test      all quick tests, Python and C++
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
-# make test-versions  a part of the tests with the lowest and newest torch, onnx, ...; tests/VERSIONS.md says when that was
+# make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make test-cpp  the C++ tests alone, plain and with sanitizers
-# make lint      style, types and import rules
+# make lint      formatting, types and import rules alone
 # make clean     remove what the others made
 #
 # PYTHON=... chooses the interpreter that .venv is made from.
@@ -23,7 +24,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo test test-long test-versions test-cpp lint clean
+.PHONY: install demo check units test test-long test-versions test-cpp lint clean
 
 install: .venv/installed
 
@@ -35,6 +36,16 @@ install: .venv/installed
 
 demo: install
 	$(BIN)/python samples/next_word/demo.py
+
+# Side by side: what checks the source has one thread, and the tests wait for the disk now and then.
+check: install
+	$(MAKE) --jobs=2 --output-sync=target lint units
+
+# What one process computes by itself: no whole models, no runtimes, no other processes.
+UNITS := tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
+
+units: install
+	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
 
 # The C++ tests are among them (tests/runtime_ops/test_cpp.py) as users get the library; with sanitizers they are slow.
 test: install
@@ -55,7 +66,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	find runtime_ops -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/mypy --cache-dir build/mypy edge_embed samples
-	$(BIN)/pytest -q tests/test_imports.py
+	$(BIN)/lint-imports --no-cache --no-logo
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

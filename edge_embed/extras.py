@@ -61,6 +61,11 @@ def find_extra(name: str) -> str | None:
     return None
 
 
+def distribution_of(error: ImportError) -> str:
+    """The distribution whose module cannot be imported; a name with a dot is of a module inside an installed one."""
+    return (error.name or "?").replace("_", "-")
+
+
 @contextmanager
 def named_extras() -> Iterator[None]:
     """Say which extra brings a module that is missing, if one does.
@@ -71,7 +76,7 @@ def named_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0].replace("_", "-")
+        package = distribution_of(error)
         extra = find_extra(package)
         if extra is None:
             raise

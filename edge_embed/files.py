@@ -306,3 +306,8 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
         remedy = _REMEDIES.get(error.errno or 0, "choose another path")
         reason = error.strerror or str(error)
         raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing of it is left there.") from error
+
+
+def as_argument(path: StrPath) -> str:
+    """A path as a command line has it, where one with a dash in front would be an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)

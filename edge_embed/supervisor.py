@@ -19,7 +19,7 @@ from pathlib import Path
 
 from edge_embed.errors import OutputError
 from edge_embed.files import FOLDERS, remove_noted
-from edge_embed.steps import STEP, too_long
+from edge_embed.steps import STEP, TOLD, too_long
 
 _ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
@@ -83,12 +83,18 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
         os.close(listening)
         try:
             interrupted = _wait(child)
+        except SystemExit as end:  # of `leave_on_signals`: the child says by which signal, so it gets the same one
+            if isinstance(end.code, int):
+                child.send_signal(end.code - 128)
+            raise
         finally:
             _end(child)
             os.close(speaking)
             remove_noted(folders)
         if child.returncode >= 0:
             return child.returncode
+        if interrupted and step.read_text("utf-8") == TOLD:
+            return INTERRUPTED
         reason, exit_code = _reason(child.returncode, interrupted, step)
         return on_end(reason, exit_code=exit_code)
 
@@ -131,9 +137,14 @@ def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
         return f"interrupted{where}: nothing was written", INTERRUPTED
     if code == -signal.SIGBUS:  # of a file that is mapped, bytes that are no longer there
         return f"a file became shorter{where} while it was read: leave files alone until the command ends", 2
+    if code in (-signal.SIGKILL, -signal.SIGXCPU):  # no runtime does that
+        return (
+            f"ended by signal {signal.Signals(-code).name}{where}: memory or processor time ran out (ulimit -a shows "
+            "limits), or somebody ended it; nothing was written"
+        ), 1
     return (
-        f"ended by signal {signal.Signals(-code).name}{where}: a runtime crashed on this file or on its inputs, or "
-        "memory ran out; nothing was written. Opened with a lower graph_optimization_level the file may run"
+        f"ended by signal {signal.Signals(-code).name}{where}: a runtime crashed on this file or on its "
+        "inputs; nothing was written. Opened with a lower graph_optimization_level the file may run"
     ), 1
 
 

@@ -242,7 +242,7 @@ class TestDescription:
         assert only("text layers").splitlines() == layers
 
     def test_every_public_name_in_it_exists(self) -> None:
-        modules = {"compression", "exporters", "layers", "packed", "study"}
+        modules = {"compression", "exporters", "fitting", "layers", "packed", "study"}
         for name in set(re.findall(r"\bedge_embed\.(\w+)", README)) - modules:
             assert name in edge_embed.__all__, name
 

@@ -150,7 +150,8 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
     [
         (IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
         (IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step '{IN_NATIVE}"),
-        (IN_PYTHON, signal.SIGTERM, 143, ""),
+        (IN_PYTHON, signal.SIGTERM, 143, "Error: ended by SIGTERM"),
+        (IN_PYTHON, signal.SIGHUP, 129, "Error: ended by SIGHUP"),
         (IN_NATIVE, signal.SIGHUP, 129, ""),
     ],
 )

@@ -18,8 +18,7 @@ from edge_embed.exporters.onnx.bag import MODES
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.inspection.onnx_tables import OnnxTable, tables_of_nodes
 from edge_embed.packed.file import load_tables
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable, TableShape
+from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape
 from edge_embed.validation.exported_file import ExportedModel
 
 

@@ -56,7 +56,7 @@ class Grid:
     """Lists of values, of which every combination is measured; empty ones are filled by what suits each use.
 
     Attributes:
-        method: ``dpq``, ``ant``, ``tt``.
+        method: names of methods with random tables for the benchmark.
         use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``; by TFLite files ``litert``,
             ``litert-bag``, ``tflite-runtime``, ``tflite-runtime-bag``.
         rows: n; by default 100,000, and 32,768 for logits and topk.

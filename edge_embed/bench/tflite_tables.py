@@ -13,8 +13,7 @@ from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.bag import MODES
 from edge_embed.packed.container import sha256
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable
+from edge_embed.packed.packed_form import METHODS, PackedTable
 from edge_embed.packed.stored_names import table_of
 
 

@@ -13,9 +13,11 @@ import click
 from edge_embed.cli.spelling import spelled
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.extras import named_extras
+from edge_embed.steps import TOLD, note_step
 from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
+_NO_MEMORY = ("can't allocate memory", "failed to map segment", "annot allocate memory")  # of torch, and of the loader
 LOST = "edge_embed.lost"  # what an interrupt costs, in words, where a command says so
 
 
@@ -44,7 +46,7 @@ class Commands(click.Group):
             raise
         except OSError as error:
             context.exit(tell_os_error(error))
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, ImportError) as error:
             if not _is_out_of_memory(error):
                 raise
             message = f"out of memory ({one_line(error)}): give the process more, or choose a smaller input"
@@ -76,12 +78,13 @@ def tell_os_error(error: OSError) -> int:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether Python, numpy or torch got no memory; torch has no class of its own for that on a CPU."""
-    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
     take_no_notice("SIGINT")  # one is enough: what follows takes seconds
     lost = context.meta.get(LOST, "nothing was written")
+    note_step(TOLD)
     return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
 
 

@@ -44,7 +44,8 @@ class Output:
         if self.as_json:
             click.echo(json.dumps(report.to_json()))
         elif not self.quiet:
-            has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()  # which rich looks up
+            columns = os.environ.get("COLUMNS", "")  # which rich looks up
+            has_width = sys.stdout.isatty() or (columns.isdigit() and int(columns) > 0)
             (show or report.show)(Console(width=None if has_width else FILE_WIDTH, **AS_IT_IS))
         sys.exit(exit_code)
 

@@ -91,5 +91,5 @@ def validate(
     ):
         report = workflow.validate(load.unless_runtime(model), exported, options=options, progress=progress)
         write(report)
-    out.remarks(report.failures())
+    out.remarks([*([report.cause] if report.cause else []), *report.failures()])
     out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose=verbose)))

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from edge_embed.compression.layer_weight import hooks_of, is_computed, weight_of
 from edge_embed.fitting.fitted_table import Fitted
-from edge_embed.fitting.found_table import WORTH, FoundTable, Rotates
+from edge_embed.fitting.found_table import FoundTable, Rotates
 from edge_embed.fitting.padding_row import padding_row
+from edge_embed.fitting.worth import WORTH
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.rotated import rotated
 from edge_embed.layers.table import CompressedEmbedding
@@ -52,7 +53,8 @@ def model_tables(model: nn.Module) -> list[ModelTable]:
             weight = weight_of(module)
             memory = _memory(weight)
             weights[memory] = weight  # kept, so that no other gets its memory
-            users.setdefault(memory, {})[name or "embedding"] = module
+            bare = "linear" if isinstance(module, nn.Linear) else "embedding"  # as of a saved model
+            users.setdefault(memory, {})[name or bare] = module
     numbers = sum(parameter.numel() for parameter in model.parameters())
     found = [_table(model, weights[memory], layers, numbers) for memory, layers in users.items()]
     return found + [_loose(name, weight, numbers) for name, weight in _loose_parameters(model)]

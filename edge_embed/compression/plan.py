@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from edge_embed.compression.long_row import long_row
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
@@ -34,8 +35,8 @@ class Plan:
     """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
 
     Attributes:
-        method: ``dpq``, ``opq``, ``ant``, ``tt``, ``tr``, ``low_rank``, ``rows`` or ``auto``, which tries them all, but
-            ``opq`` only where its rotation costs nothing.
+        method: the name of one that fits dense tables, or ``auto``, which tries them all, but ``opq`` only where its
+            rotation costs nothing.
         ratio: bytes of each table over those of the packed one, at least.
         budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
         min_cosine: of the rows with the dense ones, their mean at least.
@@ -197,6 +198,8 @@ def _compressed(
     is_zero = dense.num_embeddings > 1 and not dense.largest
     if is_zero and processes.is_first:
         _LOG.warning("table %s: all rows are zero: is this the trained model?", table.name)
+    if processes.is_first and setting.method != "rows" and (warning := long_row(dense)):
+        _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     if not trials:

@@ -37,12 +37,16 @@ def table_size(weight: Weight) -> tuple[int, int]:
 
 
 class _Measured(NamedTuple):
-    """Of some rows: the sum of all squares, the largest number without its sign, and lengths of rows."""
+    """Of some rows: the sum of all squares, the largest number without its sign, the longest one, and its place.
+
+    ``lengths`` is the sum of all others' lengths.
+    """
 
     energy: float
     largest: float
     lengths: float
     longest: float
+    longest_row: int
 
 
 class DenseTable:
@@ -62,6 +66,8 @@ class DenseTable:
         largest: the largest number, without its sign.
         mean_length: of its rows.
         longest: the length of the longest row.
+        longest_row: its place in ``weight``.
+        mean_of_others: the mean length of all rows but that one.
 
     Raises:
         BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
@@ -86,20 +92,31 @@ class DenseTable:
         blocks = [block for part in measured for block in part]
         self.energy = sum(block.energy for block in blocks)
         self.largest = max(block.largest for block in blocks)
-        self.mean_length = sum(block.lengths for block in blocks) / self.num_embeddings
-        self.longest = max(block.longest for block in blocks)
+        first = max(blocks, key=lambda block: block.longest)
+        self.longest, self.longest_row = first.longest, first.longest_row
+        # Not the sum of all less the longest one, of which rounding may leave nothing.
+        others = sum(block.lengths for block in blocks) + sum(block.longest for block in blocks if block is not first)
+        self.mean_length = (others + self.longest) / self.num_embeddings
+        self.mean_of_others = others / max(1, self.num_embeddings - 1)
 
     def _measure(self, place: slice) -> "_Measured":
         """Looks at every number once."""
         block = self.stored(place)
         finite = block.float().isfinite().all(1)
         if not finite.all():
-            first = place.start + int(finite.int().argmin())
-            row = first if self._ids is None else int(self._ids[first])
+            row = self._row(place.start + int(finite.int().argmin()))
             raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
         squares = block.square().sum(1)
         lengths = squares.sqrt()
-        return _Measured(float(squares.sum()), float(block.abs().max()), float(lengths.sum()), float(lengths.max()))
+        at = int(lengths.argmax())
+        longest = float(lengths[at])
+        lengths[at] = 0
+        largest, row = float(block.abs().max()), self._row(place.start + at)
+        return _Measured(float(squares.sum()), largest, float(lengths.sum()), longest, row)
+
+    def _row(self, place: int) -> int:
+        """Where a row that is read lies in the weight."""
+        return place if self._ids is None else int(self._ids[place])
 
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
         """All rows, filled up with zeros to ``rows``, in order.

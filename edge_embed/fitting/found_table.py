@@ -7,9 +7,7 @@ from typing import Literal, TypeVar
 from torch import Tensor
 
 from edge_embed.errors import BadInputError, suggested
-
-WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
-
+from edge_embed.fitting.worth import WORTH
 
 Rotates = Literal["beside", "folded", "never"]
 
@@ -105,4 +103,5 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
         return replace(table, reason="not among the names that were given")
     if table.looks_up:
         return replace(table, reason=too_small(table.name, table.weight, numbers))
-    return replace(table, reason=f"an output layer of which no rows are looked up: {named(table.name)}")
+    what = f"an output layer of {table.nbytes:,} bytes, of which no rows are looked up"
+    return replace(table, reason=f"{what}: {named(table.name)}")

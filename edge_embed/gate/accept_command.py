@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edge_embed.files import as_argument
 from edge_embed.gate.budget import Budget
 
 
@@ -25,13 +26,8 @@ def accept_command(
     if not isinstance(model, str | Path):
         return "edge_embed.check(..., accept=True)"
     files = (
-        [] if (budget.model, budget.exported) == (Path(model), exported) else list(map(_argument, (model, exported)))
+        [] if (budget.model, budget.exported) == (Path(model), exported) else list(map(as_argument, (model, exported)))
     )
     options = [] if budget.path is None else ["--budget", str(budget.path)]
     options += [] if baseline == budget.baseline else ["--baseline", str(baseline)]
     return shlex.join(["edge-embed", "check", *files, *options, *load_options, "--accept"])
-
-
-def _argument(path: str | Path) -> str:
-    """A path that is not taken for an option."""
-    return f"./{path}" if str(path).startswith("-") else str(path)

@@ -164,6 +164,7 @@ def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
         status: Status = "failed" if _is_slower(found, threshold) else "passed"
         interval = f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times its CPU time"
         detail = f"{interval}; fails above {limit:g} where 1 lies below the interval"
+        detail += " (latency.threshold)" if status == "failed" else ""
         yield Finding("latency", name, status, detail, found.cpu.median, limit, "ratio")
 
 

@@ -58,6 +58,7 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
         status: Status = "passed" if result.exported >= limit or close else "failed"
         than = "less than" if status == "failed" else "at least"
         detail = f"{result.exported:.6g}, {than} {limit:.6g}: {name} has {reference:.6g}, {budget.drop:g} less passes"
+        detail += " (metric.drop)" if status == "failed" else ""
         title = f"metric {budget.function} against {name}"
         yield Finding("parity", title, status, detail, result.exported, limit, "metric")
 

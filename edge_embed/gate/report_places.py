@@ -34,7 +34,8 @@ def replace_baseline(path: Path, report: CheckReport) -> tuple[str, ...]:
         OutputError: it cannot be written; the old one stays.
     """
     warnings = warnings_of_replacing(path, report)
-    with new_file(path, force=True) as temporary:
+    written = path.resolve() if path.is_symlink() else path  # a link stays one
+    with new_file(written, force=True) as temporary:
         temporary.write_text(to_json_text(report), encoding="utf-8")
     return warnings
 

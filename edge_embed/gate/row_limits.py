@@ -29,14 +29,16 @@ def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Findi
 def _of_table(budget: RowsBudget, table: str, found: Fidelity) -> Iterator[Finding]:
     worst = found.worst[0][1] if found.worst else 1.0
     limits = {
-        "mean cosine": (found.mean_cosine, budget.min_cosine, True),
-        "cosine of the worst row": (worst, budget.min_worst_cosine, True),
-        "relative error": (found.relative_error, budget.max_relative_error, False),
+        "mean cosine": (found.mean_cosine, "min_cosine", True),
+        "cosine of the worst row": (worst, "min_worst_cosine", True),
+        "relative error": (found.relative_error, "max_relative_error", False),
     }
-    for name, (got, limit, is_least) in limits.items():
+    for name, (got, key, is_least) in limits.items():
+        limit: float | None = getattr(budget, key)
         if limit is None:
             continue
         status: Status = "passed" if (got >= limit if is_least else got <= limit) else "failed"
-        sides = ("at least", "less than") if is_least else ("at most", "more than")
-        detail = f"{got:.6g}, {sides[status == 'failed']} {limit:g}"
+        detail = f"{got:.6g}, at {'least' if is_least else 'most'} {limit:g}"
+        if status == "failed":
+            detail = f"{got:.6g}, {'less' if is_least else 'more'} than {limit:g} (rows.{key})"
         yield Finding("parity", f"table {table}: {name}", status, detail, got, limit, name)

@@ -17,9 +17,9 @@ RESIDENT_TOLERANCE = 1 << 20
 def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
     """Findings of the size limits of a budget; a table or part that it names and the file lacks is one."""
     tables, parts = by_table(sizes.parts), by_name(sizes.parts)
-    for name, limit in (("on disk", budget.on_disk), ("zipped", budget.zipped)):
+    for name, got, limit in (("on disk", sizes.on_disk, budget.on_disk), ("zipped", sizes.zipped, budget.zipped)):
         if limit is not None:
-            yield _finding(name, sizes.on_disk if name == "on disk" else sizes.zipped, limit, "")
+            yield _finding(name, got, limit, "", name.replace(" ", "_"))
     for table, limit in budget.tables.items():
         yield _named("table", table, tables, limit)
     for part, limit in budget.parts.items():
@@ -28,7 +28,7 @@ def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
         elif sizes.library is None:
             yield Finding("size", "part library", "not run", "there is no operator library here", None, limit, "bytes")
         else:
-            yield _finding("part library", sizes.library, limit, "")
+            yield _finding("part library", sizes.library, limit, "", "parts.library")
     if budget.resident is not None:
         yield _resident(budget.resident, sizes)
 
@@ -40,7 +40,7 @@ def growth_findings(growth: Growth, sizes: SizeResult, baseline: Baseline) -> It
     for name, size in now.items():
         then = before.get(name, 0)
         remark = f" ({size - then:+,} since the baseline, of {then:,})"
-        yield _finding(f"growth of {name}", size, growth.limit(then), remark)
+        yield _finding(f"growth of {name}", size, growth.limit(then), remark, "growth")
 
 
 def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: str) -> Finding:
@@ -50,7 +50,7 @@ def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: s
         reason = f"the baseline was deflated by zlib {baseline.zlib:.40}, this is zlib {zlib}: make it again here"
         return Finding("size", name, "not run", reason, None, limit, "bytes")
     remark = f" ({sizes.zipped - baseline.zipped:+,} since the baseline, of {baseline.zipped:,})"
-    return _finding(name, sizes.zipped, limit, remark)
+    return _finding(name, sizes.zipped, limit, remark, "zipped_growth")
 
 
 def grown(sizes: SizeResult, baseline: Baseline) -> dict[str, int]:
@@ -69,20 +69,21 @@ def _details(of: SizeResult | Baseline) -> dict[str, int]:
 
 def _named(what: str, name: str, sizes: Mapping[str, int], limit: int) -> Finding:
     if name in sizes:
-        return _finding(f"{what} {name}", sizes[name], limit, "")
+        return _finding(f"{what} {name}", sizes[name], limit, "", f"{what}s.{name}")
     known = ", ".join(sizes) or "none"
-    detail = f"the file has no {what} {name!r:.80}, expected one of {known}: compress it again, or change the budget"
+    remedy = f"compress it again, or change size.{what}s in the budget"
+    detail = f"the file has no {what} {name!r:.80}, expected one of {known}: {remedy}"
     return Finding("size", f"{what} {name}", "failed", detail, None, limit, "bytes")
 
 
-def _finding(name: str, got: int, limit: int, remark: str) -> Finding:
+def _finding(name: str, got: int, limit: int, remark: str, key: str) -> Finding:
     status: Status = "failed" if got > limit else "passed"
-    than = "more than" if status == "failed" else "at most"
-    return Finding("size", name, status, f"{got:,} bytes{remark}, {than} {limit:,}", got, limit, "bytes")
+    than = f"more than {limit:,} (size.{key})" if status == "failed" else f"at most {limit:,}"
+    return Finding("size", name, status, f"{got:,} bytes{remark}, {than}", got, limit, "bytes")
 
 
 def _resident(limit: int, sizes: SizeResult) -> Finding:
     if sizes.resident is None:
         return Finding("size", "resident", "not run", sizes.resident_reason, None, limit, "bytes")
     remark = f" with a tolerance of {RESIDENT_TOLERANCE:,}"
-    return _finding("resident", sizes.resident, limit + RESIDENT_TOLERANCE, remark)
+    return _finding("resident", sizes.resident, limit + RESIDENT_TOLERANCE, remark, "resident")

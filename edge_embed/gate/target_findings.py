@@ -29,6 +29,6 @@ def _instructions(growth: Growth, target: TargetResult, baseline: Baseline) -> F
         return Finding("latency", name, "not run", reason, got, None, INSTRUCTIONS)
     limit = growth.limit(before)
     status: Status = "failed" if got > limit else "passed"
-    than = "more than" if status == "failed" else "at most"
-    detail = f"{got:,} in a warm call ({got - before:+,} since the baseline), {than} {limit:,}"
+    than = f"more than {limit:,} (targets.instructions)" if status == "failed" else f"at most {limit:,}"
+    detail = f"{got:,} in a warm call ({got - before:+,} since the baseline), {than}"
     return Finding("latency", name, status, detail, got, limit, INSTRUCTIONS)

@@ -50,8 +50,10 @@ def _beside(peer: str, limit: float, result: LatencyResult) -> Finding:
     if result.ratio is None or result.low is None:
         return Finding("latency", name, "not run", result.reason, None, limit, "ratio")
     status: Status = "failed" if result.low > limit else "passed"
-    than = "more than" if status == "failed" else "not clearly more than"
-    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times its CPU time, {than} {limit:g}"
+    than = f"not clearly more than {limit:g}"
+    if status == "failed":
+        than = f'more than {limit:g} (latency.at_most."{peer}")'
+    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times its CPU time, {than}"
     return Finding("latency", name, status, detail, result.ratio, limit, "ratio")
 
 
@@ -67,7 +69,9 @@ def bound_findings(budget: ParityBudget, where: str, output: OutputResult) -> It
         if limit is None or got is None:  # of the training form itself; what is not finite has failed already
             continue
         status: Status = "failed" if got > limit else "passed"
-        than = "more than" if status == "failed" else "at most"
-        detail = f"{_WORDS[statistic]} absolute error {got:.3g}, {than} {limit:g}"
+        of_output = getattr(budget.outputs.get(output.name), statistic, None) is not None
+        key = f"parity.outputs.{output.name}.{statistic}" if of_output else f"parity.{statistic}"
+        than = f"more than {limit:g} ({key})" if status == "failed" else f"at most {limit:g}"
+        detail = f"{_WORDS[statistic]} absolute error {got:.3g}, {than}"
         name = f"{where}: {output.name}: {statistic}"
         yield Finding("parity", name, status, detail, got, limit, "absolute error")

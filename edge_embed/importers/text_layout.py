@@ -12,11 +12,12 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.byte_stream import BLOCK, opened
-from edge_embed.importers.number import is_number
 from edge_embed.importers.reading_options import Reading
 from edge_embed.importers.row_tokens import header_of
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
+_FINITE = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _SEPARATORS = (b",", b";")
 _SAMPLE = 100  # lines
 _NAMES = frozenset(b"token word label name term item id key index node entity".split())
@@ -220,3 +221,13 @@ def _usual(counts: Sequence[int]) -> int:
     times = Counter(counts)
     most = max(times.values(), default=0)
     return min((count for count, seen in times.items() if seen == most), default=0)
+
+
+def is_number(field: bytes) -> bool:
+    """Whether a field is a number, finite or not."""
+    return _NUMBER.fullmatch(field) is not None
+
+
+def is_finite_number(field: bytes) -> bool:
+    """Whether a field is a number that is not spelled as NaN or an infinity."""
+    return _FINITE.fullmatch(field) is not None

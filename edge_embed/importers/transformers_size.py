@@ -6,6 +6,7 @@ is refused where it is read, or while the model is made, on which the library it
 """
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -25,9 +26,11 @@ from torch.nn.modules.module import (
 from edge_embed.errors import BadInputError, located
 from edge_embed.input_file import check_regular, path_beside, read_whole
 from edge_embed.packed.container import opened
+from edge_embed.program.file_kind import kind_in
 
 _CONFIG = "config.json"
-_JSON = (_CONFIG, "generation_config.json", "model.safetensors.index.json")
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_JSON = (_CONFIG, "generation_config.json", _INDEX)
 _MOST_JSON = 64 << 20
 _REPEATED = re.compile("layer|depth|block|stage")  # in keys: parts that have weights of their own, as a rule
 _LISTED = re.compile("label|expert|group|head")  # what a dimension of a weight counts
@@ -62,8 +65,11 @@ def check_files(folder: Path) -> Stored:
     """
     content = {name: _json(folder / name) for name in _JSON if (folder / name).exists()}
     roots = [folder.absolute().parents[1] / _CACHE[1]] if folder.absolute().parent.name == _CACHE[0] else []
-    for name in set(_shards(content.get(_JSON[2], {}))):
-        path_beside(folder, name, "shard", *roots)
+    is_whole = (folder / _WHOLE).exists()  # which is read then, whatever the index says
+    for name in sorted(set(_shards(content[_INDEX]))) if _INDEX in content else ():
+        path = path_beside(folder, name, "shard", *roots)
+        if not os.path.isfile(path) and not is_whole:
+            raise BadInputError(f"{_INDEX}: there is no shard {name:.200}: fetch it, or save the model again")
     shapes = [shape for path in sorted(folder.glob("*.safetensors")) for shape in _shapes(path)]
     stored = Stored(len(shapes), sum(map(prod, shapes)), max((size for shape in shapes for size in shape), default=0))
     with located(_CONFIG):
@@ -120,14 +126,18 @@ def _json(path: Path) -> Any:
 
 
 def _shards(index: dict[str, Any]) -> Iterator[str]:
-    names = index.get("weight_map", {})
-    for name in names.values() if isinstance(names, dict) else [names]:
+    names = index.get("weight_map")
+    if not names or not isinstance(names, dict):
+        raise BadInputError(f"{_INDEX}: weight_map: got {names!r:.80}, expected the shard of each weight")
+    for name in names.values():
         if not isinstance(name, str):
-            raise BadInputError(f"{_JSON[2]}: got the shard {name!r:.80}, expected the name of a file")
+            raise BadInputError(f"{_INDEX}: got the shard {name!r:.80}, expected the name of a file")
         yield name
 
 
 def _shapes(path: Path) -> list[list[int]]:
+    if kind := kind_in(path):  # such as a pointer of Git LFS
+        raise BadInputError(f"{path.name}: {kind}")
     try:
         check_regular(path, "weights")
         with opened(str(path)) as file:

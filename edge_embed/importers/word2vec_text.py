@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.byte_stream import BLOCK, begin, measure, opened
-from edge_embed.importers.number import is_finite_number, is_number
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.row_tokens import MAX_COLUMNS, MAX_TOKEN_BYTES, check_size, decoded
-from edge_embed.importers.text_layout import BYTE_ORDER_MARK, Layout, layout_of
+from edge_embed.importers.text_layout import BYTE_ORDER_MARK, Layout, is_finite_number, is_number, layout_of
 from edge_embed.importers.word_vectors import Vectors, check_finite, plain_vectors, unique_vectors
 
 _MOST_DIGITS = 32  # of a number in a line, with its space

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edge_embed.fitting.found_table import WORTH
+from edge_embed.fitting.worth import WORTH
 from edge_embed.inspection.report import DenseInfo
 from edge_embed.program.find_weights import Checkpoint
 from edge_embed.program.program import dtype_name

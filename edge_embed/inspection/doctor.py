@@ -18,7 +18,7 @@ from rich.console import Console
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
-from edge_embed.extras import ExtraInfo, find_extra, is_installed, list_extras
+from edge_embed.extras import ExtraInfo, distribution_of, find_extra, is_installed, list_extras
 from edge_embed.methods import Parts
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.targets import Problem, TargetInfo
@@ -174,8 +174,7 @@ def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
     except EdgeEmbedError as error:
         problems.append(Problem(*_what_and_remedy(str(error))))
     except ImportError as error:
-        package = (error.name or "?").partition(".")[0].replace("_", "-")
-        if find_extra(package) and not is_installed(package):
+        if find_extra(distribution_of(error)) and not is_installed(distribution_of(error)):
             return None
         if not any((error.name or "?") in problem.what for problem in problems):
             problems.append(Problem(f"cannot import {error.name}: {error}", "`make install`, or install it again"))

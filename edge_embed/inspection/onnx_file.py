@@ -8,6 +8,10 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from edge_embed.compression.onnx.foreign_model import ForeignModel
+from edge_embed.compression.onnx.in_sight import uses_in_sight
+from edge_embed.compression.onnx.scopes import STANDARD
+from edge_embed.compression.onnx.table_uses import View
 from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.model_file import damaged, dtype_name, parse_model
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY, METADATA_KEY, TOKENIZER_KEY, VOCABULARY_KEY
@@ -34,6 +38,7 @@ from edge_embed.packed.manifest import FORMAT_VERSION, Manifest, TableEntry, par
 from edge_embed.packed.packed_form import TableShape, TensorSpec
 from edge_embed.packed.stored_names import stored_names
 
+_OTHER_TOOL = "no compressed table of edge-embed: a model made by another tool"
 _DENSE_TYPES = {"float32", "float16", "bfloat16", "float64", "int8", "uint8"}
 
 
@@ -74,6 +79,7 @@ class _Inspection:
         initializers = {tensor.name for tensor in self._model.graph.initializer}
         inputs = [value for value in self._model.graph.input if value.name not in initializers]
         vocabulary = self._json(VOCABULARY_KEY, list)
+        layers = self._output_layers()
         return FileReport(
             path=str(self._path),
             kind="onnx",
@@ -81,7 +87,7 @@ class _Inspection:
             total_bytes=self._file_bytes + self._weights.data_bytes,
             verified=self._verify,
             tables=tables,
-            dense=self._dense(),
+            dense=[*self._dense(), *layers],
             inputs=[_port(value) for value in inputs],
             outputs=[_port(value) for value in self._model.graph.output],
             vocabulary_size=None if vocabulary is None else len(vocabulary),
@@ -94,7 +100,7 @@ class _Inspection:
                 operators,
                 self._weights.files(),
             ),
-            notes=[] if tables else ["no compressed table of edge-embed: a model made by another tool"],
+            notes=[*([] if tables else [_OTHER_TOOL]), *(_untied(layer.name) for layer in layers)],
             warnings=self._warnings,
             differences=self._differences,
         )
@@ -192,6 +198,23 @@ class _Inspection:
             found[name] = DenseInfo(label, rows, columns, spec.dtype, self._weights.nbytes(name))
         return list(found.values())
 
+    def _output_layers(self) -> list[DenseInfo]:
+        """Matrices of output layers that share no table; none where bodies of ours were inlined, which have some."""
+        if not any(item.domain in STANDARD for item in self._model.opset_import) or (
+            self._manifest and not self._nodes
+        ):
+            return []
+        found = []
+        for uses in uses_in_sight(View(ForeignModel(self._path, self._model, ()))):
+            use = uses[0]
+            if any(each.kind == "rows" for each in uses):
+                continue
+            leaf = max(use.known.leaves, key=lambda leaf: leaf.nbytes)
+            rows, columns = use.known.shape[use.axis], use.known.shape[1 - use.axis]
+            label = leaf.name.removesuffix(".weight")
+            found.append(DenseInfo(label, rows, columns, use.known.dtype, leaf.nbytes))
+        return found
+
     def _warn_about_data(self) -> None:
         count = self._weights.misaligned()
         if count:
@@ -228,6 +251,11 @@ def _properties(model: ModelProto) -> dict[str, str]:
     if len(properties) != len(model.metadata_props):
         raise BadInputError("holds a metadata key twice: export it again")
     return properties
+
+
+def _untied(name: str) -> str:
+    what = f"{name} is an output layer of which no rows are looked up"
+    return f"{what}: compress leaves it unless it is named (--module {name})"
 
 
 def _gathers_rows(node: NodeProto) -> bool:

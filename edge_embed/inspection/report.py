@@ -26,7 +26,7 @@ class TableInfo:
 
     Attributes:
         name: Where it sits in the user's model, such as ``encoder.embedding``.
-        method: ``dpq``, ``ant`` or ``tt``.
+        method: ``dpq``, ...
         state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it; ``stored`` for
             tt in a program, whose cores are the same while they learn and when they are frozen.
         num_embeddings: Rows n.

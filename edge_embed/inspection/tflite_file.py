@@ -64,7 +64,8 @@ def read_tflite(path: Path) -> TfliteModel:
         EdgeEmbedError: The package ai-edge-litert is not installed.
     """
     if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+        found = "is no regular file" if path.exists() else "there is no such file"
+        raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     try:
         return _Reader(open_content(path)).read()
     except OSError as error:
@@ -92,6 +93,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         strings = {str(key): str(value) for key, value in json.loads(model.metadata.get(METADATA_KEY, "{}")).items()}
     except MALFORMED as error:
         raise BadInputError(f"{path}: its metadata are damaged: {error!r:.200}; export it again") from error
+    dense, left = _dense(path, {tensor for layout in layouts.values() for tensor in layout["sha256"]})
     if verify and not entries:
         differences.append("holds no manifest, so nothing shows that its tables are what was exported")
     return FileReport(
@@ -101,25 +103,31 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         total_bytes=size,
         verified=verify,
         tables=tables,
-        dense=_dense(path, {tensor for layout in layouts.values() for tensor in layout["sha256"]}),
+        dense=dense,
         inputs=list(model.inputs),
         outputs=list(model.outputs),
         vocabulary_size=num_tokens,
         metadata=strings,
         tflite=TfliteInfo(model.operators, names, {name: list(ports) for name, ports in model.signatures.items()}),
-        notes=[] if entries else ["no compressed table of edge-embed: a model made by another tool"],
+        notes=[*([] if entries else ["no compressed table of edge-embed: a model made by another tool"]), *left],
         differences=differences,
     )
 
 
-def _dense(path: Path, ours: Set[str]) -> list[DenseInfo]:
-    """Constants that rows are looked up of, but for what our tables are made of."""
-    dense = []
-    for table in find_dense(path).values():
-        rows, columns = table.shape
-        if table.name not in ours:
-            dense.append(DenseInfo(table.name, rows, columns, table.kind, table.held_bytes))
-    return dense
+def _dense(path: Path, ours: Set[str]) -> tuple[list[DenseInfo], list[str]]:
+    """Tables and output layers, but for what our tables are made of, with notes of the latter."""
+    tables, outputs = find_dense(path)
+    layers = [layer for layer in outputs if layer.name not in ours]
+    dense = [
+        *(
+            DenseInfo(one.name, *one.shape, one.kind, one.held_bytes)
+            for name, one in tables.items()
+            if name not in ours
+        ),
+        *(DenseInfo(layer.name, *layer.shape, layer.kind, layer.held_bytes) for layer in layers),
+    ]
+    what = "is an output layer of which no rows are looked up: compress leaves it in a TFLite file"
+    return dense, [f"{layer.name} {what}" for layer in layers]
 
 
 def _table(

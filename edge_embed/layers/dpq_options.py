@@ -14,6 +14,7 @@ DistanceNorm = bool | Literal["per_group"]
 ValueGradient = Literal["selected", "softmax"]
 
 _MAX_CODES = 65536
+_MOST_NAMED = 6
 
 
 def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: int, tied: bool) -> None:
@@ -22,10 +23,17 @@ def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: in
         raise BadInputError(f"num_codes must be 2 to {_MAX_CODES}, got {num_codes}")
     for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):
         if size % num_groups:
-            raise BadInputError(f"num_groups must divide {name}, got {num_groups} and {size}")
+            works = _nearest_divisors(math.gcd(embedding_dim, key_dim), num_groups)
+            raise BadInputError(f"num_groups must divide {name}, got {num_groups} and {size}: {works} would do")
     if tied and key_dim != embedding_dim:
         expected = f"expected embedding_dim {embedding_dim}, as keys and values are one matrix"
         raise BadInputError(f"key_dim: got {key_dim}, {expected}")
+
+
+def _nearest_divisors(size: int, wanted: int) -> str:
+    divisors = [groups for groups in range(1, size + 1) if size % groups == 0]
+    nearest = sorted(divisors, key=lambda groups: abs(groups - wanted))[:_MOST_NAMED]
+    return ", ".join(map(str, sorted(nearest)))
 
 
 def check_directions(metric: str, key_dim: int, num_groups: int) -> None:

@@ -5,7 +5,6 @@ with all rows of which it multiplies (a head): see `edge_embed.lowering.table_us
 takes as well has to stay: they would lie beside what is packed.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import count
@@ -201,10 +200,9 @@ class UsedTables:
             label = plain_name(self._main(table))
             table.label = next(name for name in _numbered(label) if name not in labels)
             labels.add(table.label)
-        owners = Counter(owner_of(table.label) for table in self.tables)
-        for table in self.tables:
-            owner = owner_of(table.label)
-            table.name = owner if owners[owner] == 1 else table.label
+        owners = [owner_of(table.label, not table.looks_up) for table in self.tables]
+        for table, owner in zip(self.tables, owners, strict=True):
+            table.name = owner if owners.count(owner) == 1 else table.label
 
 
 def program_tables(program: Program, wanted: Collection[str] = ()) -> list[FoundTable]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import fx
 
-from edge_embed.fitting.found_table import WORTH
+from edge_embed.fitting.worth import WORTH
 
 if TYPE_CHECKING:
     from edge_embed.lowering.dense_tables import UsedTable, UsedTables  # which tells of these

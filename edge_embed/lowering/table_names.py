@@ -7,11 +7,11 @@ _PARAMETRIZED = re.compile(r"(?:^|(?<=\.))parametrizations\.(\w+)\.(?:original\d
 _OLD_NORM = re.compile(r"(?<=\.weight)_(?:v|g|orig)$|^(weight)_(?:v|g|orig)$")
 
 
-def owner_of(weight: str) -> str:
-    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` for a bare layer."""
+def owner_of(weight: str, is_linear: bool = False) -> str:
+    """``encoder.embedding`` for its weight ``query`` or ``cores.0``; ``embedding`` or ``linear`` for a bare layer."""
     path = weight.split(".")
     depth = 2 if path[-1].isdigit() else 1  # in a list of weights
-    return ".".join(path[:-depth]) or "embedding"
+    return ".".join(path[:-depth]) or ("linear" if is_linear else "embedding")
 
 
 def plain_name(weight: str) -> str:

@@ -6,8 +6,7 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.file import load_tables, read_manifest, save_tables
 from edge_embed.packed.manifest import Manifest, TableEntry
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable, TableShape
+from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import TTShape
 

@@ -12,8 +12,7 @@ from edge_embed.errors import BadInputError, located
 from edge_embed.files import StrPath, new_file
 from edge_embed.packed.container import opened, sha256, write
 from edge_embed.packed.manifest import Manifest, TableEntry, parse_manifest, write_manifest
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable
+from edge_embed.packed.packed_form import METHODS, PackedTable
 
 METADATA_KEY = "edge_embed"
 _DTYPE_CODES = {

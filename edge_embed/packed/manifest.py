@@ -10,8 +10,7 @@ from typing import Any
 from edge_embed.errors import BadInputError, located
 from edge_embed.packed.container import sha256
 from edge_embed.packed.ids import check_padding_idx
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable, TableShape, TensorSpec
+from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape, TensorSpec
 
 FORMAT_VERSION = 1
 _RESERVED = {"row_scale": None, "group_widths": None}

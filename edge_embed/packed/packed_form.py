@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.methods import Parts
 from edge_embed.packed.floats import rounded
 
 Use = Literal["rows", "bag", "logits", "topk"]
@@ -185,3 +186,6 @@ def check_form(packed: object, form: type[PackedTable]) -> None:
     """Raise `BadInputError` unless a layer of the method of ``form`` can be made from ``packed``."""
     if not isinstance(packed, form):
         raise BadInputError(f"packed: got a {type(packed).__name__}, expected a {form.__name__}")
+
+
+METHODS: Parts[type[PackedTable]] = Parts("packed")

@@ -16,8 +16,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.bits import row_blocks
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.ids import checked_ids
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable
+from edge_embed.packed.packed_form import METHODS, PackedTable
 
 _Form_co = TypeVar("_Form_co", bound=PackedTable, covariant=True)
 

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import get_library_path
-from edge_embed.steps import step
+from edge_embed.steps import seconds_of, step
 from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
-from edge_embed.targets.times import seconds_of
 
 _PROVIDER = "CUDAExecutionProvider"
 _COPIES = ("MemcpyToHost", "MemcpyFromHost")

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from edge_embed.program.program import Program, ProgramModule, array
 from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
-from edge_embed.steps import step
+from edge_embed.steps import seconds_of, step
 from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, TargetRun, Tokenizer
-from edge_embed.targets.times import seconds_of
 
 Device = Literal["cpu", "cuda"]
 

@@ -248,7 +248,7 @@ def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
-    known = error.finite and bool(error.errors)
+    known = error.finite and error.values > 0
     detail = error.problem
     if not detail and exact:
         detail = f"all {error.values:,} values equal"

@@ -16,7 +16,7 @@ from torch import Tensor
 from edge_embed.array_file import ArrayArchive, opened_archive
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.files import new_file
-from edge_embed.program.program import Program
+from edge_embed.program.program import Program, array
 from edge_embed.text_arrays import as_texts, without_objects
 from edge_embed.validation.model_inputs import ModelCase, run_case
 
@@ -55,7 +55,10 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
             arrays = [[archive.read(key) for key in case] for case in wanted]
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}: expected a file of --save-inputs") from error
-    return [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
+    cases = [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
+    if not any(array(output).size for case in cases for output in case.outputs):
+        raise BadInputError(f"{path}: all outputs are empty on these inputs, which proves nothing: give longer ones")
+    return cases
 
 
 def _names(archive: ArrayArchive) -> list[str]:

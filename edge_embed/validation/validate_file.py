@@ -1,11 +1,13 @@
 """Validation of an exported file, by what its kind needs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results.validation import ValidationReport
+from edge_embed.validation.cause import likely_cause
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.open import validate_pair
 from edge_embed.validation.pair.program import PairProgram
@@ -18,6 +20,8 @@ def validate_file(
 ) -> ValidationReport:
     """Compare an ``.onnx`` or ``.tflite`` file with the program; arguments and errors as of `validate_export`."""
     if isinstance(program, PairProgram):
-        return validate_pair(program, lowered, path, options, progress)
-    validate = validate_tflite if is_tflite_file(path) else validate_export
-    return validate(program, lowered, path, options, progress)
+        report = validate_pair(program, lowered, path, options, progress)
+    else:
+        validate = validate_tflite if is_tflite_file(path) else validate_export
+        report = validate(program, lowered, path, options, progress)
+    return replace(report, cause=likely_cause(report, program.source, path))

@@ -13,7 +13,7 @@ from edge_embed.bench.grid import PRESETS
 from edge_embed.bench.peers.listed import PEERS
 from edge_embed.bench.uses import USES
 from edge_embed.cli import main
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS
 
 TINY = "--rows 200 --dim 32 --anchors 10 --nonzeros 2 --rank 2 --batch 8 --ids uniform --rounds 2".split()
 

@@ -128,3 +128,11 @@ def test_columns_of_the_environment_count_where_output_is_no_terminal(saved, tmp
     if columns == "70":
         assert widest > 60
     assert "\u2026" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "wide"])
+def test_a_width_that_is_none_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    expected = CliRunner().invoke(main, ["inspect", str(saved / "m.pt")]).stdout
+    monkeypatch.setenv("COLUMNS", columns)
+    assert CliRunner().invoke(main, ["inspect", str(saved / "m.pt")]).stdout == expected

@@ -9,7 +9,7 @@ from edge_embed.errors import BadInputError
 
 IDS = torch.zeros(2, 3, dtype=torch.int64)
 HIDDEN = torch.zeros(2, 8)
-UNTIED = "an output layer of which no rows are looked up: give its name to compress it (--module {})"
+UNTIED = "an output layer of 2,880 bytes, of which no rows are looked up: give its name to compress it (--module {})"
 
 
 class Untied(nn.Module):
@@ -32,7 +32,7 @@ def reasons(compressed):
     return {table.name: table.reason for table in compressed.report.tables}
 
 
-@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "embedding")])
+@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "linear")])
 def test_compress_of_a_saved_model_lists_its_untied_output_layer(tmp_path, model, words, head):
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", head: UNTIED.format(head)}
@@ -67,3 +67,12 @@ def test_compress_of_a_compressed_table_beside_an_output_layer_names_that(tmp_pa
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
     with pytest.raises(BadInputError, match=r"0 is product-quantised already: .*its output layer too: --module 2"):
         edge_embed.compress(tmp_path / "small.pt", "rows", bits=4)
+
+
+def test_a_linear_layer_that_is_the_whole_model_is_called_so(tmp_path):
+    model = nn.Linear(8, 90)
+    edge_embed.save(model, tmp_path / "m.pt", torch.rand(2, 8))
+    for source in (model, tmp_path / "m.pt"):
+        with pytest.raises(BadInputError, match="linear: an output layer of which no rows are looked up"):
+            edge_embed.compress(source, "rows", bits=4)
+        assert edge_embed.compress(source, "rows", bits=4, modules="linear").report.tables[0].name == "linear"

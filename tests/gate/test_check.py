@@ -88,6 +88,43 @@ class TestRegressions:
         assert f"{with_baseline.folder / 'baseline.json'} is the new baseline: commit it" in accepted.stdout
         assert run("--budget", with_baseline.budget).exit_code == 0
 
+    def test_accept_writes_through_a_link(self, with_baseline: Project) -> None:
+        link, shared = with_baseline.folder / "link.json", with_baseline.folder / "baseline.json"
+        link.symlink_to(shared.name)
+        with_baseline.grow(0.01)
+        before = shared.read_bytes()
+        result = run(with_baseline.model, with_baseline.exported, "--baseline", link, "--accept")
+        assert result.exit_code == 0
+        assert link.is_symlink()
+        assert shared.read_bytes() != before
+
+    @pytest.mark.parametrize("groups", [4, 8], ids=["trained on", "other settings"])
+    def test_an_export_of_an_earlier_state_says_so_once_with_the_command(self, project: Project, groups: int) -> None:
+        torch.manual_seed(1)
+        model = Tagger()
+        model.words = edge_embed.DPQEmbedding(300, 16, num_codes=16, num_groups=groups, padding_idx=0)
+        edge_embed.save(model, project.model, torch.tensor([[3, 1, 2]]), force=True)
+        result = run("--budget", project.budget, "--quiet")
+        assert result.exit_code == 3
+        first, *others = result.stderr.splitlines()
+        assert first.startswith(f"likely cause: {project.exported} was made from another state of the model")
+        command = f"edge-embed export {project.model} --target onnx --output {project.exported} --force"
+        assert first.endswith(f"export again: {command}")
+        assert not any("likely cause" in line for line in others)
+
+    def test_a_damaged_file_has_no_other_state_for_its_cause(self, project: Project) -> None:
+        project.flip_code_bit()
+        result = run("--budget", project.budget, "--quiet")
+        assert result.exit_code == 3
+        assert "likely cause" not in result.stderr
+
+    def test_limits_that_fail_name_their_keys(self, project: Project) -> None:
+        project.write_budget("[size]\non_disk = 1\ntables.words = 2\nparts.graph = 3\nzipped = 9000000")
+        result = run("--budget", project.budget, "--quiet")
+        assert result.exit_code == 4
+        keys = [line.rpartition(" (")[2] for line in result.stderr.splitlines()]
+        assert keys == ["size.on_disk)", "size.tables.words)", "size.parts.graph)"]
+
     def test_accept_keeps_the_baseline_where_something_else_fails(self, with_baseline: Project) -> None:
         before = (with_baseline.folder / "baseline.json").read_bytes()
         with_baseline.flip_code_bit()

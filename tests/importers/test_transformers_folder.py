@@ -245,6 +245,38 @@ def test_shards_of_the_hubs_cache_are_links_into_its_blobs(folder: Path, tmp_pat
     assert check_files(snapshot).tensors == check_files(folder).tensors
 
 
+@pytest.mark.parametrize(
+    ("weight_map", "message"),
+    [
+        ({"x": "model-00002-of-00002.safetensors"}, r"there is no shard model-00002-of-00002\.safetensors: fetch it"),
+        ({"x": "m" * 5000}, "there is no shard mmm"),
+        ({}, r"weight_map: got \{\}, expected the shard of each weight"),
+        ("model.safetensors", "weight_map: got 'model.safetensors', expected"),
+    ],
+    ids=["missing", "long", "empty", "text"],
+)
+def test_an_index_without_its_shards_is_refused(folder: Path, tmp_path: Path, weight_map: Any, message: str) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(BadInputError, match=message):
+        load_foreign(model)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "is a Git LFS pointer"),
+        (b"GGUF" + bytes(60), "GGUF"),
+    ],
+)
+def test_weights_that_are_another_file_say_what_it_is(folder: Path, tmp_path: Path, content: bytes, kind: str) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (model / "model.safetensors").write_bytes(content)
+    with pytest.raises(BadInputError, match=f"model.safetensors: .*{kind}"):
+        load_foreign(model)
+
+
 @pytest.mark.parametrize("name", ["generation_config.json", "model.safetensors"])
 def test_a_pipe_in_the_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))

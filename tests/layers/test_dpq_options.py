@@ -37,7 +37,7 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
         ({"variant": "vq", "tie_key_value": False}, r'tie_key_value: got False with variant "vq": .*eq. 7'),
         ({"variant": "vq", "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12, as keys and values are one"),
         ({"tie_key_value": True, "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12"),
-        ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7"),
+        ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7: 1 would do"),
         ({"metric": "cosine", "key_dim": 3}, r'metric: got "cosine" with key_dim 3 in 3 groups, single numbers'),
         ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
         ({"distance_norm": "per_code"}, "distance_norm must be True, False or \"per_group\", got 'per_code'"),

@@ -180,4 +180,7 @@ def test_the_page_has_growth_as_one_requirement():
 
 def test_growth_in_no_part_lists_no_bytes():
     words = growth_words([replace(SIZE, name="growth of on disk")], (), {"on disk": 5, "graph": 0}, "")
-    assert words == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed: on disk"
+    assert (
+        words
+        == f"on disk +5 bytes since the baseline; changed: {changed(())}; more than allowed (size.growth): on disk"
+    )

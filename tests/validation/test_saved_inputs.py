@@ -7,10 +7,13 @@ from contextlib import suppress
 import numpy as np
 import onnx
 import pytest
+import torch
 from rich.console import Console
+from torch import nn
 
 from edge_embed import workflow
 from edge_embed.errors import BadInputError
+from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.saved_inputs import load_inputs
 
@@ -138,3 +141,20 @@ def test_damaged_files_are_refused(inline, tmp_path):
         pass
     with pytest.raises(BadInputError, match="has no array of inputs"):
         load_inputs(path, inline.program)
+
+
+class _WithAnEmptyOutput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = DPQEmbedding(20, 4, num_codes=4, num_groups=2)
+
+    def forward(self, ids):
+        rows = self.words(ids)
+        return rows, rows[..., :0]
+
+
+def test_inputs_that_prove_nothing_are_refused(tmp_path):
+    program = workflow.load(_WithAnEmptyOutput().eval(), torch.tensor([[1, 2]]))
+    np.savez(tmp_path / "x.npz", **{"0/ids": np.empty((1, 0), np.int64)})
+    with pytest.raises(BadInputError, match=r"x\.npz: all outputs are empty on these inputs"):
+        load_inputs(tmp_path / "x.npz", program)

@@ -60,7 +60,7 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
         found = dense_tables(file)
         labels = {table.name for table in found}
         job = job.renamed({table.constant: table.name for table in found if table.constant not in labels})
-        without = "" if found else largest_constants(file)
+        without = "" if any(table.looks_up for table in found) else largest_constants(file)
         wanted = job.chosen(found, file.numbers, without=without)
         tables = [_read(table) for table in in_company(wanted, job.names)]
     fitted, reports = job.run(tables)

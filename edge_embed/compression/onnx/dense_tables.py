@@ -1,4 +1,4 @@
-"""The dense tables of an ONNX file: matrices of which rows are looked up, and what else is done with them.
+"""The dense tables of an ONNX file: matrices of which rows are looked up, or output layers, and what else is done.
 
 A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same
 bits, in whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
@@ -8,29 +8,22 @@ a session would compute its rows when it is made, and keep them.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto
 
 from edge_embed.compression.onnx.constant_values import Known, Leaf
 from edge_embed.compression.onnx.foreign_model import ForeignModel
-from edge_embed.compression.onnx.heads import heads
+from edge_embed.compression.onnx.in_sight import uses_in_sight, width
 from edge_embed.compression.onnx.inlining import hidden_look_ups, origin, write_out
-from edge_embed.compression.onnx.lookups import gathers
-from edge_embed.compression.onnx.obstacles import held_bytes, obstacles, shape_uses
-from edge_embed.compression.onnx.one_hot import products
-from edge_embed.compression.onnx.scopes import Scope
+from edge_embed.compression.onnx.loop_carried import take_from_around
+from edge_embed.compression.onnx.obstacles import held_bytes, obstacles
 from edge_embed.compression.onnx.table_uses import Use, View
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.found_table import FoundTable
-
-_LOOK_UPS: tuple[Callable[[View, Scope, int, NodeProto], Iterator[Use]], ...] = (gathers, products)
-_BLOCK_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +55,7 @@ class OnnxTable(FoundTable):
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
     """All tables of a file, in its order, their weights not read yet: `weight_of` does.
 
-    The model stays as it is: functions and larger operators that look rows up are written out in a copy.
+    Functions and larger operators that look rows up are written out in a copy of the model.
     """
     hidden = hidden_look_ups(file.model)
     if not hidden:
@@ -85,28 +78,13 @@ def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, O
 
 
 def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
-    """The tables whose look-ups are nodes of the graph, or of the graphs inside it."""
+    """The tables whose look-ups are nodes of the graph, or of the graphs inside it.
+
+    The model changes where a loop carries a constant.
+    """
+    take_from_around(file)
     view = View(file)
-    nodes = [
-        (scope, place, node)
-        for scope in view.scopes
-        for place, node in enumerate(scope.nodes)
-        if view.is_needed(scope, place)
-    ]
-    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at) if use.ids]
-    parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
-    found: list[list[Use]] = []
-    for use in look_ups:
-        if (id(use.scope), use.node.output[0]) not in parts:
-            _place(found, use)
-    taken = {(id(use.scope), use.place) for use in look_ups}
-    for at in nodes:
-        if (id(at[0]), at[1]) not in taken:
-            for use in heads(view, *at):
-                _place(found, use, alone=False)
-    for at in nodes:
-        for uses in found:
-            uses.extend(shape_uses(view, *at[:2], uses))
+    found = uses_in_sight(view)
     names = _labels(found)
     return [
         _table(view, name, uses, obstacle.reason, [names[at] for at in obstacle.company], held_bytes(uses, found))
@@ -145,65 +123,16 @@ def weight_of(table: OnnxTable) -> torch.Tensor:
     return torch.from_numpy(matrix if matrix.flags.writeable and matrix.flags.c_contiguous else matrix.copy())
 
 
-def _place(found: list[list[Use]], use: Use, alone: bool = True) -> None:
-    """Put a use to those of the same table, or, if it may be alone, on its own."""
-    for uses in found:
-        for mine, other in _pairs(uses[0], use):
-            if _is_same(mine, other):
-                if mine is not uses[0]:
-                    uses[:] = [_uncast(one) or one for one in uses]
-                uses.append(other)
-                return
-    if alone and use.known.leaves:  # others are made of nothing that the file holds
-        found.append([use])
-
-
-def _pairs(one: Use, other: Use) -> Iterator[tuple[Use, Use]]:
-    """Two uses, and the same where one is of a table as it was before it became another type."""
-    yield one, other
-    if (wide := _uncast(other)) is not None:
-        yield one, wide
-    if (wide := _uncast(one)) is not None:
-        yield wide, other
-
-
-def _uncast(use: Use) -> Use | None:
-    before = use.known.before_cast
-    if before is None or use.reason:
-        return None
-    return replace(use, known=before, kind_of_result=use.known.kind, passed=use.passed | use.known.names)
-
-
-def _is_same(one: Use, other: Use) -> bool:
-    sizes = [(use.known.kind, use.known.shape[use.axis], _width(use)) for use in (one, other)]
-    if sizes[0] != sizes[1] or one.reason or other.reason:
-        return sizes[0] == sizes[1] and one.known is other.known and one.axis == other.axis
-    if one.known is other.known and one.axis == other.axis:
-        return True
-    mine, others = (use.known.matrix(use.axis) for use in (one, other))
-    rows = max(1, _BLOCK_NUMBERS // max(1, mine.shape[1]))
-    return all(
-        np.array_equal(_bits(mine[at : at + rows]), _bits(others[at : at + rows])) for at in range(0, len(mine), rows)
-    )
-
-
-def _bits(block: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(block).view(np.uint8)
-
-
-def _width(use: Use) -> int:
-    return int(np.prod([*use.lead, *use.trail], dtype=np.int64))
-
-
 def _table(view: View, label: str, uses: Sequence[Use], reason: str, company: Sequence[str], held: int) -> OnnxTable:
     use, known = uses[0], uses[0].known
-    unread = torch.zeros(1).expand(known.shape[use.axis], _width(use))  # takes no memory
+    unread = torch.zeros(1).expand(known.shape[use.axis], width(use))  # takes no memory
     origins = frozenset(filter(None, (origin(node) for node in _nodes_of(view, uses))))
     constant = _plain_name(_largest(known))
     count = sum(each.kind != "shape" for each in uses)
+    looks_up = any(each.kind == "rows" for each in uses)
     return OnnxTable(
-        label, unread, None, count, True, reason, "beside", constant, known.dtype, tuple(uses), tuple(company), origins,
-        view.file, held_bytes=held,
+        label, unread, None, count, looks_up, reason, "beside", constant, known.dtype, tuple(uses), tuple(company),
+        origins, view.file, held_bytes=held, is_output=not looks_up,
     )  # fmt: skip
 
 

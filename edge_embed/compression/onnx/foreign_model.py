@@ -31,7 +31,7 @@ class ForeignModel:
 
     Attributes:
         path: of the file.
-        model: its structure, which `edge_embed.exporters.onnx.foreign` changes.
+        model: its structure, which `edge_embed.compression.onnx` changes.
         files: the file, and those beside it that its tensors lie in.
     """
 

@@ -10,8 +10,16 @@ _LOOK_UPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQua
 
 
 def largest_constants(file: ForeignModel) -> str:
-    """A sentence that names the largest constants of a file, their sizes, and the operators that use them."""
-    view = View(file)
+    """A sentence for a file without a table: its largest constants, and what to do."""
+    return (
+        f"no constant has rows that are looked up by {_LOOK_UPS}; {listed_constants(View(file))}: look the rows of a "
+        "table up by one of these; an output layer alone is compressed by its name in the model that was exported "
+        "(--module)"
+    )
+
+
+def listed_constants(view: View) -> str:
+    """The largest constants of a file, their sizes, and the operators that use them."""
     found = [
         (known.leaves[0].nbytes, name, known, id(scope))
         for scope in view.scopes
@@ -20,12 +28,8 @@ def largest_constants(file: ForeignModel) -> str:
     ]
     found.sort(key=lambda each: (-each[0], each[1]))
     listed = "; ".join(_line(view, name, known, scope) for _, name, known, scope in found[:_SHOWN])
-    what = (
-        f"the largest of its {len(found)} constants are {listed}" if found else "it has no constant of two dimensions"
-    )
     return (
-        f"no constant has rows that are looked up by {_LOOK_UPS}; {what}: look the rows of a table up by one of these; "
-        "an output layer alone is compressed by its name in the model that was exported (--module)"
+        f"the largest of its {len(found)} constants are {listed}" if found else "it has no constant of two dimensions"
     )
 
 

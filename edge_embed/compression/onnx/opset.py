@@ -9,13 +9,19 @@ from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
 from edge_embed.compression.onnx.foreign_model import ForeignModel
 from edge_embed.compression.onnx.inlining import inline
-from edge_embed.compression.onnx.scopes import STANDARD, graphs_of, walk
-from edge_embed.compression.onnx.without_weights import sparse_constant, without_weights
+from edge_embed.compression.onnx.largest_constants import listed_constants
+from edge_embed.compression.onnx.older_operators import keep_corners, write_as_newer
+from edge_embed.compression.onnx.refused_node import check_nodes, reason_of, stuck_at
+from edge_embed.compression.onnx.scopes import STANDARD, walk
+from edge_embed.compression.onnx.table_uses import View
+from edge_embed.compression.onnx.unconvertible_tensors import Aside
+from edge_embed.compression.onnx.without_weights import without_weights
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
-# ONNX Runtime's optimiser puts these among the standard operators of each set, as they are from 17 on or nowhere.
-_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
+# ONNX Runtime has these among the standard operators of each set: those that its optimiser makes, which onnx has from
+# 17 on or nowhere, and one that onnx has from 10 on.
+_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization", "ThresholdedRelu")
 _HIDDEN = "com.microsoft.among.standard"
 _REMEDY = f"export the model with opset {OPSET} or later"
 
@@ -33,6 +39,8 @@ def raise_opset(file: ForeignModel) -> None:
         return
     _write_out_changed(model, opset)
     lean = without_weights(model)
+    write_as_newer(lean, opset)
+    aside = Aside(lean.graph)
     _call_standard_by_one_name(lean)
     _move(lean, "", _HIDDEN, opset)
     given = {tensor.name for tensor in lean.graph.initializer}
@@ -42,14 +50,16 @@ def raise_opset(file: ForeignModel) -> None:
     try:
         checker.check_model(_with_shapes(lean))  # before native code that believes what it is given
         converted = version_converter.convert_version(lean, OPSET)
-        _check_nodes(converted)
+        check_nodes(converted)
         _move(converted, _HIDDEN, "", opset)
     except Exception as error:  # whatever an adapter of the converter runs into
-        reason = f"and onnx cannot convert it ({error!s:.200})"
-        raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, {reason}: {_REMEDY}") from error
-    sparse = [node for node in model.graph.node if sparse_constant(node) is not None]
+        reason = reason_of(error)
+        stops = f"onnx cannot convert it ({stuck_at(lean, reason)}{reason})"
+        held = f"{_REMEDY}; {listed_constants(View(file))}"
+        raise BadInputError(f"opset: got {opset}, expected {OPSET} or later, and {stops}: {held}") from error
+    keep_corners(converted, opset)
+    aside.put_back(converted.graph)
     del model.graph.node[:]
-    model.graph.node.extend(sparse)
     model.graph.node.extend(converted.graph.node)
     model.graph.initializer.extend(tensor for tensor in converted.graph.initializer if tensor.name not in given)
     for one in (model, *model.functions):
@@ -83,16 +93,6 @@ def _with_shapes(model: ModelProto) -> ModelProto:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
     return shaped
-
-
-def _check_nodes(model: ModelProto) -> None:
-    """Refuse nodes that the operator set has not; types and shapes of values may be missing, as in files that run."""
-    context = checker.C.CheckerContext()
-    context.ir_version = model.ir_version
-    context.opset_imports = {item.domain: item.version for item in model.opset_import}
-    for node in walk(model.graph.node):
-        if not any(graphs_of(node)):
-            checker.check_node(node, context)
 
 
 def _write_out_changed(model: ModelProto, opset: int) -> None:

@@ -1,16 +1,15 @@
 """A model without its weights, for the tools of onnx that look at nodes alone."""
 
-from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
-from edge_embed.compression.onnx.node_tensors import held_by, sparse_tensors
-from edge_embed.compression.onnx.scopes import is_standard
+from edge_embed.compression.onnx.node_tensors import sparse_tensors
 from edge_embed.exporters.onnx.model_file import expected_bytes
 
 _SMALL = 1024  # bytes: axes and shapes, which these tools look at
 
 
 def without_weights(model: ModelProto) -> ModelProto:
-    """A copy in which larger weights and sparse tensors are inputs, and functions are left out."""
+    """A copy in which larger weights and sparse ones are inputs, and functions are left out."""
     lean = ModelProto(ir_version=max(4, model.ir_version), opset_import=model.opset_import)
     graph, inputs = model.graph, {value.name for value in model.graph.input}
     lean.graph.name = graph.name or "graph"
@@ -22,22 +21,8 @@ def without_weights(model: ModelProto) -> ModelProto:
             lean.graph.initializer.append(tensor)
         elif tensor.name not in inputs:
             lean.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    sparse = sparse_tensors(graph)
-    for node in graph.node:
-        held = sparse_constant(node)
-        if held is None:
-            lean.graph.node.append(node)
-        else:
-            sparse[node.output[0]] = held
-    for name, tensor in sparse.items():
+    lean.graph.node.extend(graph.node)
+    for name, tensor in sparse_tensors(graph).items():
         if name not in inputs:
             lean.graph.input.append(helper.make_tensor_value_info(name, tensor.values.data_type, tensor.dims))
     return lean
-
-
-def sparse_constant(node: NodeProto) -> SparseTensorProto | None:
-    """The tensor of a sparse ``Constant``, which onnx's converter refuses; None of other nodes."""
-    if not is_standard(node, "Constant") or not node.output:
-        return None
-    held = held_by(node)
-    return held if isinstance(held, SparseTensorProto) else None

@@ -10,6 +10,7 @@ from edge_embed.compression.programs import CompressedFile
 from edge_embed.compression.tflite.dense_tables import ForeignTable, largest_constants
 from edge_embed.compression.tflite.foreign_file import ForeignFile, damaged, read_foreign
 from edge_embed.compression.tflite.lookups import LOOKUPS
+from edge_embed.compression.tflite.output_layers import OutputLayer
 from edge_embed.compression.tflite.replace import check_dense, manifest_names, replace_in
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import OnWritten, keep_unopened
@@ -63,6 +64,18 @@ def _tables(file: ForeignFile) -> Iterator[FoundTable]:
         weight = torch.zeros(1).expand(table.shape) if reason else torch.from_numpy(table.rows)
         uses = len(table.lookups) + len(table.heads)
         yield FoundTable(name, weight, None, uses, True, reason, held_bytes=table.held_bytes)
+    for layer in file.outputs:
+        nothing = torch.zeros(1).expand(layer.shape)
+        yield FoundTable(
+            layer.name, nothing, None, 1, False, _why_left(layer), held_bytes=layer.held_bytes, is_output=True
+        )
+
+
+def _why_left(layer: OutputLayer) -> str:
+    return (
+        f"{layer.kind} {list(layer.shape)}, {layer.held_bytes:,} bytes: an output layer ({layer.operator}) of which no "
+        "rows are looked up: compress the model that the file was converted from, and name it (--module)"
+    )
 
 
 def _why_it_stays(table: ForeignTable) -> str:

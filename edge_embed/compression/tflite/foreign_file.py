@@ -13,6 +13,7 @@ from typing import Any
 from edge_embed.compression.tflite.attached_contents import open_content, take_in
 from edge_embed.compression.tflite.constant_origins import Origins
 from edge_embed.compression.tflite.dense_tables import ForeignTable, find_tables
+from edge_embed.compression.tflite.output_layers import OutputLayer, output_layers
 from edge_embed.compression.tflite.overlaps import check_parts
 from edge_embed.compression.tflite.tensor_names import name_tensors
 from edge_embed.errors import BadInputError, one_line
@@ -34,6 +35,7 @@ class ForeignFile:
         model: it, as the classes of the schema, with all contents in its buffers.
         origins: its constants.
         found: the constants that rows are looked up of, by name.
+        outputs: output layers that share none of them.
         attached: what a zip archive behind the model holds, such as its vocabulary, and the comment of the archive.
     """
 
@@ -42,6 +44,7 @@ class ForeignFile:
     model: Any
     origins: Origins
     found: Mapping[str, ForeignTable]
+    outputs: tuple[OutputLayer, ...]
     attached: tuple[list[tuple[zipfile.ZipInfo, bytes]], bytes]
 
     @property
@@ -65,19 +68,30 @@ def read_foreign(path: Path) -> ForeignFile:
     with damaged(path):
         content = _open(path)
         files, model, origins = _read(path, content)
-        return ForeignFile(path, files, model, origins, find_tables(model, origins), _attached(path, content))
+        return ForeignFile(path, files, model, origins, *_dense(model, origins), _attached(path, content))
 
 
-def find_dense(path: Path) -> Mapping[str, ForeignTable]:
-    """The constants that rows are looked up of, by name, whatever is attached to the file; errors as `read_foreign`."""
+def find_dense(path: Path) -> tuple[Mapping[str, ForeignTable], tuple[OutputLayer, ...]]:
+    """The constants that rows are looked up of, by name, and output layers that share none of them.
+
+    Whatever is attached to the file is not read; errors as `read_foreign`.
+    """
     with damaged(path):
         _, model, origins = _read(path, _open(path))
-        return find_tables(model, origins)
+        return _dense(model, origins)
+
+
+def _dense(model: Any, origins: Origins) -> tuple[Mapping[str, ForeignTable], tuple[OutputLayer, ...]]:
+    tables = find_tables(model, origins)
+    buffers = {table.buffer for table in tables.values()}
+    found = output_layers(model, origins, buffers)
+    return tables, tuple(layer for layer in found if layer.name not in tables)
 
 
 def _open(path: Path) -> mmap.mmap:
     if not path.is_file():
-        raise BadInputError(f"{path}: is no regular file, expected a TFLite model: check the path")
+        found = "is no regular file" if path.exists() else "there is no such file"
+        raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     content = open_content(path)
     if content[4:8] != IDENTIFIER:
         got = f"got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}"

@@ -208,13 +208,19 @@ class CheckReport(Shown):
 
     def reasons(self) -> list[str]:
         """As `failures`, of what is shown to people."""
-        return [finding.sentence() for finding in self.shown() if finding.status == "failed" or finding.is_missing]
+        found = [finding.sentence() for finding in self.shown() if finding.status == "failed" or finding.is_missing]
+        return [*self._cause, *found]
 
     @property
     def note(self) -> str:
-        """Settings that changed since the baseline, where no finding says so, or what became of that."""
+        """The likely cause of failures, and settings that changed since the baseline, where no finding says so."""
         told = any(map(is_growth, self.findings)) or not self.changes
-        return self.acceptance if told else f"changed since the baseline: {changed(self.changes)}"
+        since = self.acceptance if told else f"changed since the baseline: {changed(self.changes)}"
+        return ". ".join([*self._cause, *([since] if since else [])])
+
+    @property
+    def _cause(self) -> list[str]:
+        return [self.validation.cause] if self.validation.cause else []
 
     @property
     def verdict(self) -> str:

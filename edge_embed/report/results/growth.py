@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from edge_embed.report.results.finding import Finding
 
 GROWTH_OF = "growth of "  # what the names of its findings begin with
+_ZIPPED = "growth of zipped"
 _WHOLE = ("on disk", "zipped")
 
 
@@ -49,7 +50,12 @@ def growth_words(failed: Sequence[Finding], changes: Sequence[Change], grown: Ma
     """
     where = ", ".join(f"{name} {more:+,}" for name, more in grown.items() if more and name not in _WHOLE)
     beyond = ", ".join(finding.name.removeprefix(GROWTH_OF) for finding in failed)
+    keys = ", ".join(
+        dict.fromkeys("size.zipped_growth" if finding.name == _ZIPPED else "size.growth" for finding in failed)
+    )
     total = f"on disk {grown.get('on disk', 0):+,} bytes"
     remedy = f"; to accept it: {accept}" if accept else ""
     parts = f"; bytes: {where}" if where else ""
-    return f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed: {beyond}{remedy}"
+    return (
+        f"{total} since the baseline; changed: {changed(changes)}{parts}; more than allowed ({keys}): {beyond}{remedy}"
+    )

@@ -308,6 +308,7 @@ class ValidationReport(Shown):
         latency: ratios; they decide nothing here.
         targets: the whole model on the targets that were asked for.
         original: the file that was compressed in place, None where the file was exported from a model.
+        cause: what many failures have in common, and what to do about it; empty where that is not known.
     """
 
     file: str
@@ -319,6 +320,7 @@ class ValidationReport(Shown):
     latency: LatencySection
     targets: tuple[TargetResult, ...] = ()
     original: str | None = None
+    cause: str = ""
     view = "edge_embed.report.views.validation:render"
 
     def outcomes(self) -> Iterator[tuple[str, Check | PathResult]]:
@@ -359,7 +361,8 @@ class ValidationReport(Shown):
     def verdict(self) -> tuple[Status, str]:
         """The outcome, in one word and in a few."""
         if not self.passed:
-            return "failed", f"{len(self.failures())} check(s) failed"
+            cause = f"; {self.cause}" if self.cause else ""
+            return "failed", f"{len(self.failures())} check(s) failed{cause}"
         if not self.complete:
             return "not run", "all that ran passed; some could not run"
         return "passed", "all checks passed"

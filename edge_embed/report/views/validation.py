@@ -158,6 +158,7 @@ def _ratio(result: LatencyResult | None) -> str:
 def _verdict(report: ValidationReport) -> Text:
     if not report.passed:
         count = len(report.failures())
-        return Text(f"{count} check(s) failed: the file does not hold what the model holds", "bold red")
+        cause = f"\n{plain(report.cause)}" if report.cause else ""
+        return Text(f"{count} check(s) failed: the file does not hold what the model holds{cause}", "bold red")
     rest = "" if report.complete else "; some could not run, which say why"
     return Text(f"all checks that ran passed{rest}", "bold green")

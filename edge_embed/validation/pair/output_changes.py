@@ -35,10 +35,11 @@ def output_changes(
         pairs: for each case the outputs of the original and of the compressed model.
         vocabularies: numbers of rows of the tables: an output whose last axis is as long holds logits.
     """
-    return tuple(
-        _change(name, [(np.asarray(before[at]), np.asarray(after[at])) for before, after in pairs], vocabularies)
-        for at, name in enumerate(names)
-    )
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # infinities, such as of masked logits
+        return tuple(
+            _change(name, [(np.asarray(before[at]), np.asarray(after[at])) for before, after in pairs], vocabularies)
+            for at, name in enumerate(names)
+        )
 
 
 def _change(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]], vocabularies: Sequence[int]) -> OutputChange:
@@ -78,17 +79,15 @@ def _mean(parts: Sequence[NDArray[Any]]) -> float | None:
 
 
 def _cosines(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        products: NDArray[np.float64] = (before * after).sum(1)
-        cosines: NDArray[np.float64] = products / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
+    products: NDArray[np.float64] = (before * after).sum(1)
+    cosines: NDArray[np.float64] = products / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
     return cosines
 
 
 def _divergence(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
     """KL of softmax(after) from softmax(before), in nats, row by row."""
     p, q = (_log_softmax(each) for each in (before, after))
-    with np.errstate(invalid="ignore"):
-        terms = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q))
+    terms = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q))
     found: NDArray[np.float64] = terms.sum(1)
     return found
 

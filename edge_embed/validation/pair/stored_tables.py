@@ -9,7 +9,7 @@ from edge_embed.errors import BadInputError, located
 from edge_embed.fitting.fitted_table import ROTATION, Stored
 from edge_embed.packed.container import sha256
 from edge_embed.packed.manifest import Manifest, TableEntry
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.packed.stored_names import stored_name
 from edge_embed.report.results.validation import Check
 from edge_embed.validation.exported_file import ExportedModel

@@ -27,7 +27,7 @@ from edge_embed.inspection.report import PortInfo
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.packed.methods import METHODS
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
 from edge_embed.report.results.fidelity_promise import Promise, parse_promises
 from edge_embed.report.results.validation import Check

@@ -11,8 +11,7 @@ from onnx.helper import make_node, make_tensor_value_info
 
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.packed.manifest import parse_manifest
-from edge_embed.packed.methods import METHODS
-from edge_embed.packed.packed_form import PackedTable
+from edge_embed.packed.packed_form import METHODS, PackedTable
 from edge_embed.runtime.session import create_session
 
 ROWS, COLUMNS = 300, 16

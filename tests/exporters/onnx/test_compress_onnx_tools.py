@@ -186,7 +186,7 @@ def test_bfloat16_tables_are_read(takers: int, tmp_path: Path) -> None:
     assert same(made, tmp_path) == ["w"]
 
 
-def _sparse(array: np.ndarray, flat: bool = True) -> onnx.SparseTensorProto:
+def sparse(array: np.ndarray, flat: bool = True) -> onnx.SparseTensorProto:
     places = np.flatnonzero(array) if flat else np.argwhere(array)
     values = numpy_helper.from_array(array[array != 0], "w")
     return helper.make_sparse_tensor(values, numpy_helper.from_array(places, "w.places"), array.shape)
@@ -195,13 +195,13 @@ def _sparse(array: np.ndarray, flat: bool = True) -> onnx.SparseTensorProto:
 @pytest.mark.parametrize("opset", [13, 18])
 @pytest.mark.parametrize("inside", [True, False])
 def test_sparse_tables_are_read(inside: bool, opset: int, tmp_path: Path) -> None:
-    constant = make_node("Constant", [], ["w"], sparse_value=_sparse(W))
+    constant = make_node("Constant", [], ["w"], sparse_value=sparse(W))
     nodes = [*([constant] if inside else []), gather()]
-    assert same(written(nodes, {} if inside else {"w": _sparse(W)}, opset), tmp_path) == ["w"]
+    assert same(written(nodes, {} if inside else {"w": sparse(W)}, opset), tmp_path) == ["w"]
 
 
 def test_a_sparse_table_with_an_index_outside_its_shape_is_refused(tmp_path: Path) -> None:
-    made = written([gather()], {"w": _sparse(W, flat=False)})
+    made = written([gather()], {"w": sparse(W, flat=False)})
     made.graph.sparse_initializer[0].dims[0] = ROWS // 2
     with pytest.raises(BadInputError, match="sparse tensor 'w': has indices outside its shape"):
         compress(made, tmp_path)

@@ -135,3 +135,36 @@ def test_table_that_something_else_takes_as_a_whole_stays(make, reader, tmp_path
 
     (table,) = read_foreign(write_foreign(tmp_path / "in.tflite", make=both)).found.values()
     assert (list(table.readers), list(table.heads)) == ([reader], [])
+
+
+HEAD = -TABLE[:40]
+UNTIED = {
+    "BATCH_MATMUL": lambda graph, table, ids: graph.products(summed(graph, table, ids), graph.table("head", HEAD)),
+    "FULLY_CONNECTED": lambda graph, table, ids: fully_connected(
+        graph, summed(graph, table, ids), graph.table("head", HEAD), (1, 40), bias=False
+    ),
+}
+
+
+def compressed(file):
+    return edge_embed.compress(file, "rows", bits=2, output=file.with_name("small.tflite")).report
+
+
+@pytest.mark.parametrize("form", UNTIED)
+def test_an_untied_output_layer_is_listed_with_its_size(form, tmp_path):
+    file = write_foreign(tmp_path / "dense.tflite", TABLE, make=UNTIED[form])
+    (layer,) = (table for table in compressed(file).tables if table.reason)
+    assert (layer.name, layer.num_embeddings, layer.embedding_dim) == ("head", 40, DIM)
+    assert layer.reason.startswith(f"float32 [40, {DIM}], 1,920 bytes: an output layer ({form}) of which no rows")
+    inspected = edge_embed.inspect(file)
+    assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [(WORDS, ROWS), ("head", 40)]
+    assert any(note.startswith("head is an output layer") for note in inspected.notes)
+
+
+def test_a_layer_within_a_model_is_not_listed(tmp_path):
+    def two(graph, table, ids):
+        inner = graph.products(summed(graph, table, ids), graph.table("inner", HEAD))
+        return graph.products(inner, graph.table("outer", np.ones((5, 40), np.float32)))
+
+    report = compressed(write_foreign(tmp_path / "dense.tflite", TABLE, make=two))
+    assert [table.name for table in report.tables] == [WORDS]

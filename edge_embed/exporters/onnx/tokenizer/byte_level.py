@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.tokenizer.constants import strings
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
+from edge_embed.exporters.onnx.tokenizer.words import strings
 
 # The operator loses the end of a text that ends in the beginning of an added token ("I <3" where there is "<s>"). So
 # each text is made to end in an added token of ours, which is taken away again: the last id of every row.

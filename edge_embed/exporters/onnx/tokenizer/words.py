@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 from edge_embed.exporters.onnx.tokenizer.characters import (
     FIRST_MARK,
@@ -22,7 +22,6 @@ from edge_embed.exporters.onnx.tokenizer.characters import (
     stand_in,
     token_mark,
 )
-from edge_embed.exporters.onnx.tokenizer.constants import strings
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
 
 # The operators end the process on no text or no word at all: one word more is put behind the texts and taken away.
@@ -158,3 +157,8 @@ def _labels(ids: dict[str, int], default: int) -> dict[str, Any]:
     # An empty list has no type: one character that no text has stands in for it.
     ids = ids or {chr(LAST_MARK): default}
     return {"keys_strings": list(ids), "values_int64s": list(ids.values()), "default_int64": default}
+
+
+def strings(*values: str) -> TensorProto:
+    """A tensor [number of values] of strings."""
+    return TensorProto(dims=[len(values)], data_type=TensorProto.STRING, string_data=[text.encode() for text in values])

@@ -1,0 +1,17 @@
+"""One row that is far longer than the others: fits follow it, and the others pay for it."""
+
+from edge_embed.fitting.dense_table import DenseTable
+
+_FAR_LONGER = 1000  # times the mean of the others; trained tables have some tens
+
+
+def long_row(table: DenseTable) -> str:
+    """What to say of the longest row of a table; empty where it is none of note."""
+    mean = table.mean_of_others
+    if not mean or table.longest <= _FAR_LONGER * mean:
+        return ""
+    return (
+        f"row {table.longest_row} is {table.longest / mean:.3g} times as long as the others in the mean, and draws the "
+        "fit to itself: is it trained? Set it to zero or to their length, or take --method rows, which has scales of "
+        "its own for each row"
+    )

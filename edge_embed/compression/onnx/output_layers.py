@@ -1,0 +1,53 @@
+"""Output layers that no look-up shares: matrices that hidden states are multiplied with, and nothing else.
+
+A layer within a model is the same product. What tells them apart is that nothing behind an output layer is multiplied
+with a matrix again, and that it has more rows than columns.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from edge_embed.compression.onnx.obstacles import numbers
+from edge_embed.compression.onnx.scopes import Scope
+from edge_embed.compression.onnx.table_uses import FLOAT_KINDS, Use, View
+from edge_embed.fitting.worth import WORTH
+
+_Node = tuple[int, int]  # identity of the scope, and the place there
+
+
+def output_layers(view: View, products: Sequence[Use], others: Iterable[Use]) -> Iterator[Use]:
+    """Yield the products of output layers with at least 5 % of a file, the share that `compress` takes by default.
+
+    Args:
+        view: the file.
+        products: with matrices of no look-up.
+        others: look-ups, and the products of their tables.
+    """
+    working = {(id(use.scope), use.place) for use in (*products, *others)}
+    least = WORTH * view.file.numbers
+    for use in products:
+        rows, columns = use.known.shape[use.axis], use.known.shape[1 - use.axis]
+        is_large = rows > columns and numbers(use) >= least
+        if is_large and use.known.leaves and use.known.kind in FLOAT_KINDS and not _leads_to(view, use, working):
+            yield use
+
+
+def _leads_to(view: View, use: Use, others: set[_Node]) -> bool:
+    """Whether one of the others is computed from the result of a node."""
+    waiting, seen = [(use.scope, use.node.output[0])], set[tuple[int, str]]()
+    while waiting:
+        scope, name = waiting.pop()
+        if (id(scope), name) in seen:
+            continue
+        seen.add((id(scope), name))
+        for inner, place, node in view.takers.get((id(scope), name), ()):
+            bodies = [one for each in inner.inner if each.holder is node for one in each.walk()]
+            if (id(inner), place) in others or any(_holds(body, others) for body in bodies):
+                return True
+            waiting += [(inner, output) for output in filter(None, node.output)]
+        if scope.holder is not None and scope.outer is not None and name in {one.name for one in scope.graph.output}:
+            waiting += [(scope.outer, output) for output in filter(None, scope.holder.output)]
+    return False
+
+
+def _holds(scope: Scope, nodes: set[_Node]) -> bool:
+    return any((id(scope), place) in nodes for place in range(len(scope.nodes)))

@@ -1,0 +1,44 @@
+"""Why many checks fail at once: the file is of another state of its model than the one beside it."""
+
+import shlex
+from pathlib import Path
+
+from edge_embed.files import as_argument
+from edge_embed.report.results.validation import ValidationReport
+from edge_embed.validation.as_exported import METADATA
+
+# What an export says of its model, hashes and sizes: a damaged weight leaves it alone.
+_SAID, _SAID_IN_TFLITE = (METADATA,), ("manifest", "layout")
+
+
+def likely_cause(report: ValidationReport, source: Path | None, exported: Path) -> str:
+    """What to do first about a report that failed, in one sentence; empty where nothing speaks for a cause.
+
+    Args:
+        report: what failed.
+        source: the file of the model, or the original that was compressed in place; None for a module.
+        exported: the file that was validated.
+    """
+    if report.passed:
+        return ""
+    older = source is not None and _is_older(exported, source)
+    said = _SAID_IN_TFLITE if exported.suffix == ".tflite" else _SAID
+    wrong = {check.name for _, check in report.outcomes() if check.status == "failed"}
+    if not older and (report.original is not None or wrong.isdisjoint(said)):
+        return ""
+    age = f", which was written after it ({source})" if older else "" if source is None else f" ({source})"
+    return f"likely cause: {exported} was made from another state of the model{age}: {_again(report, source, exported)}"
+
+
+def _is_older(exported: Path, source: Path) -> bool:
+    return exported.stat().st_mtime < source.stat().st_mtime
+
+
+def _again(report: ValidationReport, source: Path | None, exported: Path) -> str:
+    if report.original is not None:
+        return "compress the original again, with the settings that it was compressed with"
+    if source is None:
+        return "export again"
+    target = "tflite" if exported.suffix == ".tflite" else "onnx"
+    files = [as_argument(source), "--target", target, "--output", str(exported), "--force"]
+    return f"export again: {shlex.join(['edge-embed', 'export', *files])}"

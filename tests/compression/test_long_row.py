@@ -1,0 +1,33 @@
+"""One row that is far longer than the others is named, with the table and by how much."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import edge_embed
+
+SIZES = {"dpq": {"num_codes": 4, "num_groups": 2}, "tt": {"rank": 2}, "rows": {"bits": 4}}
+
+
+def warned(method: str, factor: float, caplog: pytest.LogCaptureFixture) -> list[str]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 2))
+    with torch.no_grad():
+        model[0].weight[17] *= factor
+    with caplog.at_level(logging.WARNING):
+        edge_embed.compress(model, method, **SIZES[method])
+    return [record.getMessage() for record in caplog.records if "times as long" in record.getMessage()]
+
+
+@pytest.mark.parametrize(("method", "factor", "times"), [("dpq", 1e20, "e+19"), ("tt", 1e5, "e+04")])
+def test_a_far_longer_row_is_named(method: str, factor: float, times: str, caplog: pytest.LogCaptureFixture) -> None:
+    (message,) = warned(method, factor, caplog)
+    assert message.startswith("table 0: row 17 is ")
+    assert f"{times} times as long" in message
+
+
+@pytest.mark.parametrize(("method", "factor"), [("dpq", 100), ("rows", 1e20)])
+def test_a_row_that_spoils_nothing_is_not(method: str, factor: float, caplog: pytest.LogCaptureFixture) -> None:
+    assert warned(method, factor, caplog) == []

@@ -1,0 +1,62 @@
+"""Output layers of ONNX files that share no table: told of with their sizes, and compressed where they are named."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import NodeProto
+from onnx.helper import make_node
+
+import edge_embed
+from edge_embed.errors import BadInputError
+
+from .test_compress_onnx_tools import COLUMNS, ROWS, W, compress, exact, gather, same, written
+
+U = exact(7)
+TURNED = np.ascontiguousarray(U.T)
+UNTIED = "an output layer of {} bytes, of which no rows are looked up: give its name to compress it (--module head)"
+HEADS = {
+    "MatMul": ([make_node("MatMul", ["h", "head"], ["y"], "scores")], TURNED, "19,200"),
+    "Gemm": ([make_node("Gemm", ["h", "head", "b"], ["l"], transB=1), make_node("Softmax", ["l"], ["y"])], U, "19,200"),
+    "float16": ([make_node("Cast", ["h"], ["half"], to=10), make_node("MatMul", ["half", "head"], ["l"]),
+                 make_node("Cast", ["l"], ["y"], to=1)], TURNED.astype(np.float16), "9,600"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_an_untied_output_layer_is_listed_with_its_size_and_compressed_by_its_name(case: str, tmp_path: Path) -> None:
+    nodes, head, nbytes = HEADS[case]
+    made = written([gather(y="h"), *nodes], {"w": W, "head": head, "b": np.ones(ROWS, np.float32)}, 17)
+    report = compress(made, tmp_path)
+    assert [(table.name, table.reason) for table in report.tables] == [("w", ""), ("head", UNTIED.format(nbytes))]
+    inspected = edge_embed.inspect(tmp_path / "model.onnx")
+    assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [("w", ROWS), ("head", ROWS)]
+    assert any(note.startswith("head is an output layer of which no rows are looked up") for note in inspected.notes)
+    assert same(made, tmp_path, modules=["w", "head"], force=True) == ["w", "head"]
+
+
+def test_inspect_lists_no_tied_output_layer(tmp_path: Path) -> None:
+    made = written([gather(y="h"), make_node("MatMul", ["h", "turned"], ["y"])], {"w": W, "turned": W.T.copy()})
+    compress(made, tmp_path)
+    for name in ("model.onnx", "small.onnx"):
+        assert not any("output layer" in note for note in edge_embed.inspect(tmp_path / name).notes)
+
+
+INNER = [make_node("Gemm", ["h", "up"], ["u"], transB=1), make_node("Relu", ["u"], ["v"])]
+
+
+@pytest.mark.parametrize("nodes", [
+    [*INNER, make_node("MatMul", ["v", "down"], ["y"])],
+    [make_node("MatMul", ["h", "small"], ["y"])],
+])  # fmt: skip
+def test_inner_and_small_layers_are_not_listed(nodes: list[NodeProto], tmp_path: Path) -> None:
+    tensors = {"w": W, "up": U, "down": exact(8), "small": np.ones((COLUMNS, COLUMNS + 1), np.float32)}
+    assert [table.name for table in compress(written([gather(y="h"), *nodes], tensors), tmp_path).tables] == ["w"]
+
+
+def test_an_output_layer_alone_is_compressed_where_it_is_named(tmp_path: Path) -> None:
+    made = written([make_node("MatMul", ["x", "head"], ["y"])], {"head": TURNED}, inputs={"x": ["n", COLUMNS]})
+    with pytest.raises(BadInputError, match=r"no table to compress: head: an output layer of 19,200 bytes.*--module"):
+        compress(made, tmp_path)
+    feeds = {"x": np.ones((2, COLUMNS), np.float32)}
+    assert same(made, tmp_path, feeds, modules=["head"]) == ["head"]
