@@ -3,6 +3,7 @@
 # make check     formatting, types, import rules and unit tests, in two minutes on two cores
 # make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
+# make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make lint      formatting, types and import rules alone
 # make clean     remove what the others made
@@ -23,7 +24,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo check units test test-long test-cpp lint clean
+.PHONY: install demo check units test test-long test-versions test-cpp lint clean
 
 install: .venv/installed
 
@@ -53,6 +54,9 @@ test: install
 # What they compare with needs EDGE_EMBED_DATA (samples/*/README.md).
 test-long: install
 	$(BIN)/pytest -m long --durations=0
+
+test-versions: install
+	.ci/test-versions
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'

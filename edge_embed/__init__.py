@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SizeError,
         TimeLimitError,
     )
+    from edge_embed.inspection.inspect import inspect
     from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
     from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from edge_embed.runtime.library import get_delegate_path, get_library_path
     from edge_embed.runtime.session import create_session
     from edge_embed.validation.options import ValidationOptions
-    from edge_embed.workflow import check, compress, export, inspect, lower, save, validate
+    from edge_embed.workflow import check, compress, export, lower, save, validate
 
     __version__: str
 
@@ -120,7 +121,7 @@ _MODULE_OF = {
     "export": "edge_embed.workflow",
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
-    "inspect": "edge_embed.workflow",
+    "inspect": "edge_embed.inspection.inspect",  # which needs no torch
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
     "validate": "edge_embed.workflow",
@@ -134,13 +135,18 @@ if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
         if name == "__version__":
             value = import_module("importlib.metadata").version("edge-embed")
         elif name in _MODULE_OF:
-            value = getattr(import_module(_MODULE_OF[name]), name)
+            value = getattr(_loaded(_MODULE_OF[name]), name)
         else:
             suggested = import_module("edge_embed.errors").suggested(name, __all__)
             public = ", ".join(__all__)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {suggested}public are {public}")
         globals()[name] = value
         return value
+
+    def _loaded(module: str) -> object:
+        """A module of this package, or the error that names the extra that it needs."""
+        with import_module("edge_embed.extras").named_extras():
+            return import_module(module)
 
 
 def __dir__() -> list[str]:

@@ -37,8 +37,7 @@ from edge_embed.gate.quantities import read_bytes
 from edge_embed.gate.report_places import CHECK, accept_report, reports_at
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import load_foreign
-from edge_embed.inspection.inspect import inspect_file, is_onnx_file, is_tflite_file
-from edge_embed.inspection.report import FileReport
+from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
@@ -473,20 +472,6 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         signatures=exported.signatures,
         widened=lowered.program.widened,
     )
-
-
-@interactive
-def inspect(path: StrPath, verify: bool = False) -> FileReport:
-    """What a file contains, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
-
-    Args:
-        path: the file, or the folder of a transformers model.
-        verify: check the hash of every table, and of nothing else.
-
-    Raises:
-        BadInputError: if the file is missing, damaged or of no kind that is known.
-    """
-    return inspect_file(checked_path("path", path), verify)
 
 
 @interactive

@@ -1,15 +1,19 @@
 """What a user relies on before the first model: public names, cost of the import, the library found."""
 
 import importlib.metadata
+import json
 import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import edge_embed
@@ -250,3 +254,36 @@ class TestDistributions:
         path = build / library._file_name("edge_embed_ops")
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(path))
         assert edge_embed.get_library_path() == path
+
+    def test_the_extra_runtime_alone_runs_exported_files_and_shows_what_is_installed(
+        self, built: Path, tmp_path: Path
+    ) -> None:
+        (wheel,) = built.glob("*.whl")
+        venv.create(tmp_path / "alone", with_pip=True)
+        commands = tmp_path / "alone" / "bin"
+
+        def run(command: str, *arguments: str | Path, code: int = 0) -> str:
+            done = subprocess.run(
+                [commands / command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == code, done.stderr
+            return done.stdout + done.stderr
+
+        constraints = ("--constraint", ROOT / ".ci" / "constraints.txt")
+        run("python", "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[runtime]")
+        installed = run("python", "-m", "pip", "list", "--format=freeze")
+        assert not re.findall(r"^(?:torch|onnx|onnxscript|onnx[-_]ir)==", installed, re.MULTILINE)
+
+        program, exported = ROOT / "tests" / "golden" / "dpq_vq_program.pt", tmp_path / "model.onnx"
+        edge_embed.export(program, "onnx", exported)
+        code = """
+import edge_embed, numpy
+print(edge_embed.create_session("model.onnx").run(None, {"ids": numpy.arange(4)[None]})[0].tolist())
+"""
+        rows = edge_embed.create_session(exported).run(None, {"ids": np.arange(4)[None]})[0]
+        assert run("python", "-c", code) == f"{rows.tolist()}\n"
+        doctor = json.loads(run("edge-embed", "doctor", "--json"))
+        assert (doctor["ok"], doctor["library"]["runs"], doctor["versions"]["torch"]) == (True, True, None)
+        assert "matches" in run("edge-embed", "inspect", "--verify", program.with_name("dpq_v1.safetensors"))
+        assert "edge-embed[inspect]" in run("edge-embed", "inspect", exported, code=1)
+        assert "edge-embed[export]" in run("edge-embed", "validate", program, exported, code=1)

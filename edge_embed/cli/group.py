@@ -12,6 +12,7 @@ import click
 
 from edge_embed.cli.spelling import spelled
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
+from edge_embed.extras import named_extras
 from edge_embed.steps import TOLD, note_step
 from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
@@ -35,7 +36,8 @@ class Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run a command."""
         try:
-            return super().invoke(context)
+            with named_extras():
+                return super().invoke(context)
         except EdgeEmbedError as error:
             message = spelled(str(error), self.commands[context.invoked_subcommand or ""])
             context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=error.exit_code))

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
-from edge_embed.inspection.extras import ExtraInfo, list_extras
+from edge_embed.extras import ExtraInfo, distribution_of, find_extra, is_installed, list_extras
 from edge_embed.methods import Parts, most_library_bytes
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.targets import Problem, TargetInfo
@@ -85,7 +85,7 @@ class DoctorReport(Shown):
     """The state of an installation.
 
     Attributes:
-        versions: Of Python and of each package, None where it is missing.
+        versions: Of Python and of each package, None where it is missing, which is no problem if an extra brings it.
         system: Operating system and processor.
         cpu_features: Vector extensions found; None where the system does not say.
         library: The operator library, None if there is none that fits.
@@ -133,7 +133,7 @@ def diagnose() -> DoctorReport:
     """Look at everything that can be missing; nothing that is missing raises."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {name: _version(name) for name in _DISTRIBUTIONS}
-    problems = [_missing(name) for name, version in versions.items() if version is None]
+    problems = [_missing(name) for name, version in versions.items() if version is None and not find_extra(name)]
     library = _attempt(lambda: _library(problems), problems)
     return DoctorReport(
         versions=versions,
@@ -173,12 +173,14 @@ def _requirement(name: str) -> str:
 
 
 def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
-    """Run a step; whatever it raises becomes a problem."""
+    """Run a step; whatever it raises becomes a problem, but for a package that an extra would bring."""
     try:
         return step()
     except EdgeEmbedError as error:
         problems.append(Problem(*_what_and_remedy(str(error))))
     except ImportError as error:
+        if find_extra(distribution_of(error)) and not is_installed(distribution_of(error)):
+            return None
         if not any((error.name or "?") in problem.what for problem in problems):
             problems.append(Problem(f"cannot import {error.name}: {error}", "`make install`, or install it again"))
     return None
@@ -261,7 +263,7 @@ def _probe(library: Path) -> str:
     options.log_severity_level = 4  # what goes wrong comes back as an exception; it would be printed too
     try:
         options.register_custom_ops_library(str(library))
-        model = probe_model(table).SerializeToString()
+        model = probe_model(table)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         rows = session.run(None, {"ids": ids})[0]
     except Exception as error:  # the runtime's exceptions share no base class

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
-from edge_embed.files import StrPath
+from edge_embed.files import StrPath, checked_path
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
 from edge_embed.program.file_kind import is_npz, is_onnx, kind_in
+from edge_embed.report.interactive import interactive
 
 Inspector = Callable[..., FileReport]
 
@@ -25,6 +26,20 @@ _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
     "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
 )
+
+
+@interactive
+def inspect(path: StrPath, verify: bool = False) -> FileReport:
+    """What a file contains, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
+
+    Args:
+        path: the file, or the folder of a transformers model.
+        verify: check the hash of every table, and of nothing else.
+
+    Raises:
+        BadInputError: if the file is missing, damaged or of no kind that is known.
+    """
+    return inspect_file(checked_path("path", path), verify)
 
 
 def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_SHOWS) -> FileReport:

@@ -1,8 +1,13 @@
-"""The smallest model that only the operator library can run: one node, no portable body."""
+"""The smallest model that only the operator library can run: one node, no portable body.
+
+It is written without the package onnx, which is not installed where models only run. The numbers are those of the
+fields in onnx.proto.
+"""
+
+from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from numpy.typing import NDArray
 
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.packed.dpq import PackedDPQ
@@ -16,25 +21,60 @@ def probe_table() -> PackedDPQ:
     return PackedDPQ.from_codes(codes, values, padding_idx=2)
 
 
-def probe_model(table: PackedDPQ) -> onnx.ModelProto:
+_FLOAT, _INT64, _UINT8 = 1, 7, 2  # TensorProto.DataType
+_INT = 2  # AttributeProto.AttributeType
+
+
+def probe_model(table: PackedDPQ) -> bytes:
     """``ids`` int64 [batch, sequence] -> ``rows``, over the table."""
-    node = helper.make_node(
-        "DPQEmbedding",
-        ["ids", "codes", "values"],
-        ["rows"],
-        domain=DOMAIN,
-        format_version=FORMAT_VERSION,
-        bits=table.bits,
-        num_codes=table.num_codes,
-        num_groups=table.num_groups,
-        padding_idx=-1 if table.padding_idx is None else table.padding_idx,
+    attributes = {
+        "format_version": FORMAT_VERSION,
+        "bits": table.bits,
+        "num_codes": table.num_codes,
+        "num_groups": table.num_groups,
+        "padding_idx": -1 if table.padding_idx is None else table.padding_idx,
+    }
+    node = _message(
+        *((1, name) for name in ("ids", "codes", "values")),
+        (2, "rows"),
+        (4, "DPQEmbedding"),
+        *((5, _message((1, name), (3, value), (20, _INT))) for name, value in attributes.items()),
+        (7, DOMAIN),
     )
-    graph = helper.make_graph(
-        [node],
-        "probe",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
-        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(table.codes, "codes"), numpy_helper.from_array(table.values, "values")],
+    graph = _message(
+        (1, node),
+        (2, "probe"),
+        (5, _tensor("codes", table.codes, _UINT8)),
+        (5, _tensor("values", table.values, _FLOAT)),
+        (11, _value("ids", _INT64, ["batch", "sequence"])),
+        (12, _value("rows", _FLOAT, ["batch", "sequence", "column"])),
     )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    opsets = (_message((1, domain), (2, version)) for domain, version in (("", OPSET), (DOMAIN, DOMAIN_VERSION)))
+    return _message((1, IR_VERSION), (7, graph), *((8, opset) for opset in opsets))
+
+
+def _tensor(name: str, array: NDArray[Any], data_type: int) -> bytes:
+    return _message(*((1, size) for size in array.shape), (2, data_type), (8, name), (9, array.tobytes()))
+
+
+def _value(name: str, element: int, sizes: list[str]) -> bytes:
+    shape = _message(*((1, _message((2, size))) for size in sizes))
+    return _message((1, name), (2, _message((1, _message((1, element), (2, shape))))))
+
+
+def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """Fields of protobuf by their numbers: varints, texts and messages."""
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts.append(_varint(number << 3) + _varint(value % 2**64))
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            parts.append(_varint(number << 3 | 2) + _varint(len(content)) + content)
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last have the highest bit set."""
+    low = value & 127
+    return bytes([low]) if value == low else bytes([low | 128]) + _varint(value >> 7)

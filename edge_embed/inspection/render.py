@@ -77,7 +77,8 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     _line(console, f"cpu features: {'not known' if features is None else ', '.join(features) or 'none'}")
     library = report.library
     if library is not None:
-        state = "registers and runs" if library.runs else "DOES NOT RUN"
+        not_run = "DOES NOT RUN" if report.providers else "not run: no ONNX Runtime here"
+        state = "registers and runs" if library.runs else not_run
         _line(console, f"operator library: {library.path}")
         size = f"{_size(library.bytes)} of at most {_size(library.most_bytes)}"
         _line(console, f"  version {library.version}, {size}, {state}")
@@ -95,7 +96,7 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
         _line(console, f"  {training.lack.what}: {training.lack.remedy}")
     _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")
     _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
-    _line(console, "targets of validate:")
+    _line(console, f"targets of validate:{'' if report.targets else ' none, they need edge-embed[export]'}")
     for target in report.targets:
         state = "; ".join(f"{lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
         _line(console, f"  {target.name} ({target.what}): {state}")

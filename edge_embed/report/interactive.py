@@ -1,4 +1,4 @@
-"""What makes a function pleasant to call by hand: bars by default, a hint for a keyword that is mistyped, threads."""
+"""What makes a function pleasant to call by hand: bars by default, hints for mistyped keywords, threads, extras."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -6,6 +6,7 @@ from inspect import Parameter, signature
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
+from edge_embed.extras import named_extras
 from edge_embed.keywords import check_keywords
 from edge_embed.report.views.bars import bars
 
@@ -32,7 +33,7 @@ _ONE_AT_A_TIME = RLock()
 def interactive(function: Callable[P, T]) -> Callable[P, T]:
     """Let ``progress``, if it has one, be bars where it is `BARS`; say what an unknown keyword may have meant.
 
-    Such functions run one at a time: calls of other threads wait.
+    Such functions run one at a time: calls of other threads wait. A package that is missing is named with its extra.
     """
     parameters = signature(function).parameters
     place = list(parameters).index("progress") if "progress" in parameters else None
@@ -42,7 +43,7 @@ def interactive(function: Callable[P, T]) -> Callable[P, T]:
     def called(*args: Any, **given: Any) -> T:
         if not takes_more:
             check_keywords(function.__name__, given, parameters)
-        with _ONE_AT_A_TIME:
+        with named_extras(), _ONE_AT_A_TIME:
             if place is None or len(args) > place or given.get("progress", BARS) is not BARS:
                 return function(*args, **given)
             with bars() as progress:

@@ -2,14 +2,15 @@
 
 import json
 import shutil
+import sys
 from importlib import metadata
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
-from edge_embed.exporters.onnx.names import IR_VERSION, OPSET
-from edge_embed.inspection import doctor
+from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.inspection.probe import probe_model, probe_table
 from edge_embed.methods import Parts, most_library_bytes
@@ -44,8 +45,13 @@ def test_a_library_with_further_methods_may_be_larger():
 def test_the_probe_runs_only_with_the_library():
     """So a result proves that the kernel ran."""
     table = probe_table()
-    model = probe_model(table)
-    assert (model.opset_import[0].version, model.ir_version) == (OPSET, IR_VERSION)
+    model = onnx.ModelProto.FromString(probe_model(table))
+    onnx.checker.check_model(model)
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", OPSET), (DOMAIN, DOMAIN_VERSION)]
+    assert model.ir_version == IR_VERSION
+    codes, values = (onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
+    assert (codes.tobytes(), values.tobytes()) == (table.codes.tobytes(), table.values.tobytes())
+    assert (codes.shape, codes.dtype, values.shape) == (table.codes.shape, table.codes.dtype, table.values.shape)
     with pytest.raises(Exception, match="edge_embed"):
         onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
@@ -106,30 +112,52 @@ def test_without_the_training_library_all_is_well_but_slower(monkeypatch, tmp_pa
     assert "make install" in content["lack"]["remedy"]
 
 
-@pytest.mark.parametrize("name", ["torch", "onnxscript", "onnx-ir"])
-def test_a_missing_package_is_named_with_its_command(monkeypatch, name):
+def without(monkeypatch, *names):
+    """Distributions that are not installed, and whose modules are not found."""
     version = metadata.version
 
-    def without(wanted):
-        if wanted == name:
+    def found(wanted):
+        if wanted in names:
             raise metadata.PackageNotFoundError(wanted)
         return version(wanted)
 
-    monkeypatch.setattr(doctor.metadata, "version", without)
+    monkeypatch.setattr(metadata, "version", found)
+    for name in names:
+        monkeypatch.setitem(sys.modules, name.replace("-", "_"), None)
+
+
+def test_a_missing_package_of_the_core_is_named_with_its_command(monkeypatch):
+    without(monkeypatch, "click")
     report = diagnose()
-    assert report.versions[name] is None
-    wanted = next(item for item in metadata.requires("edge-embed") if item.startswith(name))
-    assert f'{name} is not installed -> python -m pip install "{wanted}"' in problems(report)
+    assert report.versions["click"] is None
+    (wanted,) = (item for item in metadata.requires("edge-embed") if item.startswith("click"))
+    assert f'click is not installed -> python -m pip install "{wanted}"' in problems(report)
 
 
-def test_without_onnx_the_rest_is_still_told(monkeypatch):
-    import sys
-
-    for module in [name for name in sys.modules if name.partition(".")[0] == "onnx"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delitem(sys.modules, "edge_embed.inspection.probe")
-    monkeypatch.setitem(sys.modules, "onnx", None)
+def test_packages_of_extras_that_are_missing_are_no_problem(monkeypatch):
+    without(monkeypatch, "torch", "onnx", "onnxscript", "onnx-ir")
     report = diagnose()
-    assert "cannot import onnx" in problems(report)
+    assert (report.problems, report.ok) == ([], True)
+    assert report.versions["torch"] is None
+    assert report.library.runs
+    lacks = {extra.name: set(extra.lacks) for extra in report.extras}
+    assert lacks["runtime"] == set()
+    assert lacks["inspect"] == {"onnx"}
+    assert lacks["export"] == {"torch", "onnx", "onnxscript", "onnx-ir"}
+
+
+def test_without_a_runtime_the_library_is_found_and_not_run(monkeypatch):
+    without(monkeypatch, "onnxruntime")
+    report = diagnose()
+    assert (report.problems, report.providers) == ([], [])
+    assert report.library.path == str(get_library_path())
+    assert not report.library.runs
+    assert "not run: no ONNX Runtime here" in str(report)
+
+
+def test_a_package_that_is_installed_and_cannot_be_imported_is_a_problem(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    report = diagnose()
+    assert "cannot import onnxruntime" in problems(report)
     assert report.library is not None
     assert not report.library.runs

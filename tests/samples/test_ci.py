@@ -55,9 +55,9 @@ def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
     actions = [step["uses"] for step in WORKFLOW["jobs"]["check"]["steps"] if "uses" in step]
     assert len(actions) == 3
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
-    packages = STEPS["Install"]["run"].split()[4:]
-    assert packages[0] == f"edge-embed=={edge_embed.__version__}"
-    assert all(re.fullmatch(r"[\w-]+==[\d.]+", package) for package in packages)
+    packages = shlex.split(STEPS["Install"]["run"])[4:]
+    assert packages[0] == f"edge-embed[export]=={edge_embed.__version__}"
+    assert all(re.fullmatch(r"[\w-]+(\[export])?==[\d.]+", package) for package in packages)
     assert not WORKFLOW["jobs"]["check"]["runs-on"].endswith("latest")
 
 

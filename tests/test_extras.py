@@ -2,13 +2,13 @@
 
 from importlib import metadata
 
-from edge_embed.inspection import extras
+from edge_embed import extras
+from edge_embed.extras import list_extras
 from edge_embed.inspection.doctor import diagnose
-from edge_embed.inspection.extras import list_extras
 
 
 def test_every_extra_for_users_is_listed():
-    declared = set(metadata.metadata("edge-embed").get_all("Provides-Extra")) - {"dev"}
+    declared = set(metadata.metadata("edge-embed").get_all("Provides-Extra")) - {"all", "dev"}
     assert {extra.name for extra in list_extras()} == declared
     for extra in list_extras():
         assert extra.command == f'python -m pip install "edge-embed[{extra.name}]"'
