@@ -146,5 +146,6 @@ def _apart(written: Written) -> Written:
 def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
     """Of a tensor of any type, also of one that numpy lacks; texts are arrays of objects."""
     if isinstance(value, Tensor):
-        return value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        flat = value.detach().flatten().clone(memory_format=torch.contiguous_format)  # also of one number of stride 0
+        return flat.view(torch.uint8).numpy().tobytes()
     return repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()

@@ -248,7 +248,7 @@ def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
-    known = error.finite and error.values > 0
+    known = error.finite and any(len(errors) for errors in error.errors)  # of texts there are none
     detail = error.problem
     if not detail and exact:
         detail = f"all {error.values:,} values equal"

@@ -73,6 +73,8 @@ def test_a_linear_layer_that_is_the_whole_model_is_called_so(tmp_path):
     model = nn.Linear(8, 90)
     edge_embed.save(model, tmp_path / "m.pt", torch.rand(2, 8))
     for source in (model, tmp_path / "m.pt"):
-        with pytest.raises(BadInputError, match="linear: an output layer of which no rows are looked up"):
+        with pytest.raises(
+            BadInputError, match="linear: an output layer of 2,880 bytes, of which no rows are looked up"
+        ):
             edge_embed.compress(source, "rows", bits=4)
         assert edge_embed.compress(source, "rows", bits=4, modules="linear").report.tables[0].name == "linear"

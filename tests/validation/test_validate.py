@@ -44,7 +44,7 @@ def test_json_is_plain_stable_and_versioned(inline):
     assert content["schema_version"] == 1
     assert set(content) == {
         "kind", "schema_version", "passed", "complete", "exit_code", "failures", "file", "seed", "structure", "tables",
-        "original", "model", "sizes", "latency", "targets",
+        "original", "model", "sizes", "latency", "targets", "cause",
     }  # fmt: skip
     assert content["tables"][0]["paths"][4] == {
         "name": "custom op",

@@ -270,7 +270,7 @@ class TestRefusals:
         refuse(tmp_path / "a.tflite", {WORDS: packed}, r"expected b'TFL3': is it a TFLite model\?")
 
     def test_a_file_that_is_not_there(self, tmp_path, packed):
-        with pytest.raises(BadInputError, match="is no regular file"):
+        with pytest.raises(BadInputError, match="there is no such file, expected a TFLite model"):
             replace_tables(tmp_path / "absent.tflite", tmp_path / "out.tflite", {WORDS: packed})
 
     def test_what_does_not_fit_one_file(self, foreign, packed, monkeypatch):
