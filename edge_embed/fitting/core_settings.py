@@ -41,9 +41,14 @@ def cores_within(
     """The largest rank whose cores take no more than so many bytes."""
 
     def within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
+        try:
+            pattern = layer(n, dim, rank=1, device="meta")  # its shapes are those of every rank
+        except BadInputError:  # it has none, or cannot be packed
+            return
+
         def size(rank: int) -> int:
             try:
-                pattern = layer(n, dim, rank=rank, device="meta")
+                pattern.ranks = pattern._checked_ranks(rank)
             except BadInputError:  # it cannot be packed
                 return nbytes + 1
             ranks = ranks_of(pattern)

@@ -99,8 +99,7 @@ class TTEmbedding(CompressedEmbedding):
             rank = self._rank_with(ratio)
         elif rank is None or ratio is not None:
             raise BadInputError(f"give either rank or ratio, got rank {rank!r:.80} and ratio {ratio!r:.80}")
-        self.ranks = self._ranks(rank)
-        TTShape(self.num_embeddings, self.row_shape, self.col_shape, self.ranks)  # refuses what cannot be packed later
+        self.ranks = self._checked_ranks(rank)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))
         self.reset_parameters()
@@ -124,6 +123,12 @@ class TTEmbedding(CompressedEmbedding):
             raise BadInputError(
                 f"col_shape {list(self.col_shape)} makes {width} columns, got embedding_dim {self.embedding_dim}"
             )
+
+    def _checked_ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
+        """R_0 ... R_N, if they are ranks and a table of them can be packed later."""
+        ranks = self._ranks(rank)
+        TTShape(self.num_embeddings, self.row_shape, self.col_shape, ranks)
+        return ranks
 
     _is_ring: ClassVar[bool] = False
 
