@@ -13,7 +13,7 @@ from edge_embed.packed.floats import rounded
 
 Use = Literal["rows", "bag", "logits", "topk"]
 
-_ROWS = 4096  # that are read at a time
+_ROWS = 256  # that are read at a time: exports are to take little memory beside the table
 
 
 class TensorSpec(NamedTuple):
