@@ -13,7 +13,7 @@ from edge_embed.packed.floats import rounded
 
 Use = Literal["rows", "bag", "logits", "topk"]
 
-_ROWS = 256  # that are read at a time: exports are to take little memory beside the table
+_FEWEST_ROWS, _MOST_ROWS = 16, 4096  # that are read at a time
 
 
 class TensorSpec(NamedTuple):
@@ -143,9 +143,12 @@ class PackedTable(ABC):
     @property
     def is_zero(self) -> bool:
         """Whether all rows are zero, and not only a padding row: nothing was learned, or a penalty was too high."""
-        n = self.shape.num_embeddings
-        blocks = (np.arange(begin, min(begin + _ROWS, n)) for begin in range(0, n, _ROWS))
-        return n > 1 and not any(self.rows_float64(ids).any() for ids in blocks)
+        n, begin, count = self.shape.num_embeddings, 0, _FEWEST_ROWS  # which tell of most tables, and take no memory
+        while begin < n:
+            if self.rows_float64(np.arange(begin, min(begin + count, n))).any():
+                return False
+            begin, count = begin + count, min(2 * count, _MOST_ROWS)
+        return n > 1
 
     def attributes(self) -> dict[str, Any]:
         """What a file stores beside the tensors, ready for JSON."""
