@@ -6,7 +6,7 @@ _FAR_LONGER = 1000  # times the mean of the others; trained tables have some ten
 
 
 def long_row(table: DenseTable) -> str:
-    """What to say of the longest row of a table; empty where it is none of note."""
+    """Return the warning about the longest row of a table; empty where it is not far longer."""
     mean = table.mean_of_others
     if not mean or table.longest <= _FAR_LONGER * mean:
         return ""

@@ -30,7 +30,7 @@ _EXPECTED = (
 
 @interactive
 def inspect(path: StrPath, verify: bool = False) -> FileReport:
-    """What a file contains, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
+    """Contents of a file, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
 
     Args:
         path: the file, or the folder of a transformers model.

@@ -54,7 +54,7 @@ class TableShape(Protocol):
         """That of a table of so many rows, each of which takes what it takes in this one."""
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors, ready for JSON."""
+        """Attributes that a file stores beside the tensors, ready for JSON."""
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """The tensors, by name, in the order in which every operator takes them."""

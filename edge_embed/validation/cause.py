@@ -12,7 +12,7 @@ _SAID, _SAID_IN_TFLITE = (METADATA,), ("manifest", "layout")
 
 
 def likely_cause(report: ValidationReport, source: Path | None, exported: Path) -> str:
-    """What to do first about a report that failed, in one sentence; empty where nothing speaks for a cause.
+    """Return the likely cause of a failed report and its remedy; empty where nothing speaks for one.
 
     Args:
         report: what failed.
@@ -24,7 +24,9 @@ def likely_cause(report: ValidationReport, source: Path | None, exported: Path) 
     older = source is not None and _is_older(exported, source)
     said = _SAID_IN_TFLITE if exported.suffix == ".tflite" else _SAID
     wrong = {check.name for _, check in report.outcomes() if check.status == "failed"}
-    if not older and (report.original is not None or wrong.isdisjoint(said)):
+    # A pair has times alone; elsewhere hashes decide, because a checkout writes files in any order.
+    is_other = older if report.original is not None else not wrong.isdisjoint(said)
+    if not is_other:
         return ""
     age = f", which was written after it ({source})" if older else "" if source is None else f" ({source})"
     return f"likely cause: {exported} was made from another state of the model{age}: {_again(report, source, exported)}"

@@ -84,7 +84,7 @@ def _way(view: View, scope: Scope, name: str) -> _Way:
 
 
 def _taken(node: NodeProto, body: Scope, name: str) -> Iterator[str]:
-    """What the body of a loop calls a value that the node takes."""
+    """Yield the names that a value of a node has inside its body."""
     yield from (inside.name for given, inside in zip(node.input, body.graph.input, strict=False) if given == name)
 
 

@@ -12,7 +12,7 @@ _DOMAIN = "edge_embed.aside"
 
 
 class Aside:
-    """What was set aside of a graph and its bodies; initializers of the graph itself stay."""
+    """Tensors set aside from a graph and its bodies; initializers of the graph itself stay."""
 
     def __init__(self, graph: GraphProto) -> None:
         self._constants: dict[str, NodeProto] = {}

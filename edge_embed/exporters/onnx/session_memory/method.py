@@ -1,4 +1,4 @@
-"""What a compression method says of the memory that a session takes for its tables."""
+"""Memory that a session takes for the tables of a compression method."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
