@@ -50,6 +50,7 @@ class OperatorTables(Directive):
     """Inserts both tables."""
 
     def run(self) -> list[nodes.Node]:
+        """Return the nodes of both tables."""
         lines = table("| operator | inputs before the table | outputs | attributes of the use |", use_rows())
         lines += ["", *table("| X | inputs of the table | attributes of the table |", table_rows())]
         container = nodes.container()
