@@ -12,7 +12,7 @@ from torch import Tensor
 from edge_embed.fitting import tr, tt
 from edge_embed.layers.tt import TTEmbedding
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "tensor-train.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -51,4 +51,4 @@ def test_the_figures_of_the_readme(
     assert rows.nbytes / layers[0].to_packed().nbytes == pytest.approx(ratio, abs=0.5)
     for weights, figures in ((counts, weighted), (torch.ones(len(rows)), alike)):
         assert [error(layer, rows, weights) for layer in layers] == pytest.approx(figures, abs=0.005)
-        assert all(f"{figure:.2f}" in README for figure in figures)
+        assert all(f"{figure:.2f}" in GUIDE for figure in figures)

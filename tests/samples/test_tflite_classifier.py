@@ -32,8 +32,8 @@ ROWS, LENGTH = 70, 16
 
 def run(folder: Path, file: Path, *options: str, data: str | None = None) -> Any:
     """The command of the README on a file."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", readme)
+    guide = (ROOT / "docs" / "guides" / "onnx-and-tflite-files.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", guide)
     before = Path.cwd()
     os.chdir(folder)
     try:

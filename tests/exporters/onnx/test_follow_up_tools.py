@@ -21,7 +21,7 @@ from edge_embed.inspection.inspect import inspect_file
 
 from .follow_up_tools import DIM, EIGHT_BITS, HALF, MODELS, ROWS, TOOLS, Tool, half, simplify, slim
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "after-export.md").read_text(encoding="utf-8")
 DENSE_BYTES = 4 * ROWS * DIM
 IDS = np.array([[17, 4, 256, 1999]])
 WORDS = {"stay": True, "gone": False}
@@ -58,7 +58,7 @@ def assert_close(got: np.ndarray, expected: np.ndarray, change: float) -> None:
 
 def readme_rows() -> dict[str, tuple[bool, bool]]:
     """Whether nodes and bodies stay, by the first cell of the README's table."""
-    table = README.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
+    table = GUIDE.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
     return {step: (WORDS[nodes], WORDS[bodies]) for step, nodes, bodies, _ in rows}
 
