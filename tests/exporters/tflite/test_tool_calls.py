@@ -27,7 +27,7 @@ TABLES = {
 
 
 def branches(path, table="float32", other=None, whole=False):
-    """TensorFlow's tf.cond: both branches take the table as an argument, the second looks up ids + 1."""
+    """Write TensorFlow's tf.cond: both branches take the table as an argument, the second looks up ids + 1."""
     file, (make, kind) = ToolFile(), TABLES[table]
     condition, ids = file.tensor("condition", "bool", []), file.tensor("ids", "int32", [1, 4])
     given = [condition, make(file), ids]
@@ -53,7 +53,7 @@ def branches(path, table="float32", other=None, whole=False):
 
 
 def loop(path, changes=False):
-    """TensorFlow's tf.while_loop: a sum of rows, the table as an argument that goes through."""
+    """Write TensorFlow's tf.while_loop: a sum of rows, with the table as an argument that each step returns."""
     file = ToolFile()
     ids, table = file.tensor("ids", "int32", [1, 4]), file.constant("table", TABLE)
     first, zeros = file.constant("first", np.array(0, np.int32)), file.constant("zeros", np.zeros((1, DIM), np.float32))
@@ -79,7 +79,7 @@ def loop(path, changes=False):
 
 
 def composite(path):
-    """A StableHLO composite: a runtime may have a kernel of that name, and runs the decomposition else."""
+    """Write a StableHLO composite: a runtime uses its kernel of that name, or runs the decomposition."""
     file = ToolFile()
     ids, table = file.tensor("ids", "int32", [1, 4]), file.constant("table", TABLE)
     made = file.add("STABLEHLO_COMPOSITE", [ids, table], [1, 4, DIM])
@@ -121,7 +121,7 @@ def test_replace_tables_table_given_to_branches_answers_as_before(tmp_path, tabl
 
 
 def test_replace_tables_each_branch_with_a_table_of_its_own_answers_as_before(tmp_path):
-    """The second branch takes the first one's table as an argument, and does not use it."""
+    """The second branch receives the first one's table as an argument and does not use it."""
     file, replaced = branches(tmp_path / "file.tflite", other=TABLE[::-1].copy()), tmp_path / "replaced.tflite"
     tables = read_dense_tables(file)
     assert set(tables) == {"table", "other"}
@@ -207,7 +207,7 @@ def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp
         got, expected = (answers_of(path, *values) for path in (replaced, file))
         assert got.tobytes() == expected.tobytes()
         assert got.any()
-    assert read_tflite(replaced).metadata[DELEGATE_KEY].count("\n") == 1  # no line that names what several have
+    assert read_tflite(replaced).metadata[DELEGATE_KEY].count("\n") == 1  # no line names what several tensors share
 
 
 @pytest.mark.parametrize("reason", STAY)

@@ -1,4 +1,4 @@
-"""Tables as Google's tools hold them: rows are those of the runtime, and packed look-ups give what the file gave."""
+"""Tables as Google's tools store them: rows match the runtime, and packed lookups give the file's results."""
 
 import sys
 from pathlib import Path
@@ -23,12 +23,12 @@ IDS = np.array([[0, 7, 5, 9]], np.int32)
 
 
 def exact(rows):
-    """A packed table with a code for every row."""
+    """Return a packed table with a code for every row."""
     return edge_embed.PackedDPQ.from_codes(np.arange(len(rows), dtype=np.uint16)[:, np.newaxis], rows[np.newaxis])
 
 
 def answer(path, ids=IDS):
-    """The outputs of a file, or None where it refuses the ids."""
+    """Return the outputs of a file, or None if it refuses the ids."""
     interpreter = Interpreter(str(path))
     interpreter.allocate_tensors()
     (given,) = interpreter.get_input_details()
@@ -41,7 +41,7 @@ def answer(path, ids=IDS):
 
 
 def same(path, other, ids=IDS):
-    """Whether two files answer alike, with the same numbers."""
+    """Return whether two files give the same numbers."""
     one, two = answer(path, ids), answer(other, ids)
     if one is None or two is None:
         return one is two
@@ -60,7 +60,7 @@ class TestForms:
         ((name, rows),) = read_dense_tables(file).items()
         assert (name, rows.dtype, rows.shape) == ("table", np.float32, (ROWS, DIM))
         if "one_hot" in form or "gather_nd of two" in form or "integers" in form:
-            return  # what these make is no row as it is: the test of answers compares them
+            return  # these outputs are no plain rows: the test of answers compares them
         order = (form.endswith(("columns", "columns int8")) and [1, 2, 0]) or (
             form.endswith("middle axis") and [1, 2, 0, 3]
         )
@@ -112,7 +112,7 @@ def test_replace_tables_batch_of_tables_answers_as_before(tmp_path):
 
 
 def test_replace_tables_quantised_rows_taken_twice_are_quantised_again(tmp_path, make_packed):
-    """What takes them as integers gets the nearest ones; ``DEQUANTIZE`` beside it stays."""
+    """The operator that reads integers gets the nearest ones; ``DEQUANTIZE`` beside it stays."""
     from tool_files import Scales
 
     file, scales = ToolFile(), Scales(0.03, (4,))
@@ -142,7 +142,7 @@ class TestOutside:
         assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
     def test_inspect_tables_of_ours_behind_the_flatbuffer_are_verified(self, tmp_path, make_packed):
-        """As when ai-edge-quantizer wrote a file of ours again."""
+        """The file of a compressed model after ai-edge-quantizer has written it again is verified."""
         file = write_form(tmp_path / "a.tflite", "litert-torch")
         replace_tables(file, tmp_path / "b.tflite", {"table": make_packed(16, 4, rows=ROWS)})
         move_behind(tmp_path / "b.tflite", least=64)
