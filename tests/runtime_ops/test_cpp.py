@@ -71,6 +71,6 @@ def test_cpp_tests_pass_with_sanitizers(cmake_build):
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 @pytest.mark.parametrize("processor", ["cortex-a53", "max"])
 def test_cpp_tests_pass_for_arm64(arm64_build, monkeypatch, processor):
-    """The tests run as emulated arm64 code, on the baseline of 64-bit Arm and on the newest processor of the emulator."""
+    """The tests run as emulated arm64 code: on the 64-bit baseline and on the emulator's newest processor."""
     monkeypatch.setenv("QEMU_CPU", processor)
     assert "fuzz_tt_portable" in run_ctest(arm64_build)
