@@ -5,6 +5,7 @@
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make test-cpp  the C++ tests alone, plain and with sanitizers
+# make docs      the documentation site, in build/docs; needs no network
 # make lint      formatting, types and import rules alone
 # make clean     remove what the others made
 #
@@ -24,7 +25,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo check units test test-long test-versions test-cpp lint clean
+.PHONY: install demo check units test test-long test-versions test-cpp docs lint clean
 
 install: .venv/installed
 
@@ -60,6 +61,9 @@ test-versions: install
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'
+
+docs: install
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -d build/doctrees docs build/docs
 
 lint: install
 	$(BIN)/ruff check .

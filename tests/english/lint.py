@@ -6,11 +6,11 @@ from pathlib import Path
 from edge_embed.cli import main
 
 from .rules import broken_rules, broken_rules_of_name, read_synonyms
-from .texts import Sentence, of_command, of_docstrings, of_document, names_of_tests, tracked
+from .texts import Sentence, names_of_tests, of_command, of_docstrings, of_document, tracked
 
 
 def findings(paths: Sequence[Path] = ()) -> Iterator[str]:
-    """Yield place, rule and text of each finding below some paths; of all texts, and of ``--help``, where none is given."""
+    """Yield place, rule and text of each finding, below some paths or in all texts and help."""
     synonyms = read_synonyms()
     for sentence in _sentences(paths):
         for broken in broken_rules(sentence, synonyms):

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
-CODE = "‹code›"  # stands in a sentence for a code span
+CODE = "<code>"  # stands in a sentence for a code span
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _SECTIONS = ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:", "Example:", "Examples:", "Note:")
@@ -46,7 +46,7 @@ def tracked(*patterns: str) -> list[Path]:
 def split_sentences(text: str) -> list[str]:
     """Split a paragraph after full stops, colons, semicolons and question marks that white space follows."""
     plain = re.sub(r"``.+?``|`[^`]+`", CODE, " ".join(text.split()))
-    return [part for part in re.split(r"(?<=[.!?:;])\)?\s+(?=[\w‹(\"'*_])", plain) if part]
+    return [part for part in re.split(r"(?<=[.!?:;])\)?\s+(?=[\w<(\"'*_])", plain) if part]
 
 
 def of_document(path: Path) -> Iterator[Sentence]:
@@ -71,11 +71,11 @@ def _words(token: Token) -> str:
 def of_docstrings(path: Path) -> Iterator[Sentence]:
     """Yield the sentences of the docstrings of a Python file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if docstring := ast.get_docstring(node):
-                line = node.body[0].lineno
-                for number, sentence in enumerate(_of_docstring(docstring)):
-                    yield Sentence(f"{path.relative_to(ROOT)}:{line}", sentence, number == 0)
+        is_documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_documented and (docstring := ast.get_docstring(node)):
+            place = f"{path.relative_to(ROOT)}:{node.body[0].lineno}"
+            for number, sentence in enumerate(_of_docstring(docstring)):
+                yield Sentence(place, sentence, number == 0)
 
 
 def _of_docstring(docstring: str) -> Iterator[str]:

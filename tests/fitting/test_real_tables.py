@@ -25,7 +25,7 @@ def nearness(found: Tensor, rows: Tensor) -> tuple[float, float]:
 
 
 def test_ant_under_ordinary_optimiser_loses_sparsity(tables: Tables) -> None:
-    """Zero weights get gradients too, and Adam moves all weights equally far, as the README says."""
+    """Zero weights get gradients too, and Adam moves all weights equally far."""
     rows = torch.from_numpy(tables["input"][:1000])
     model = nn.Sequential(nn.Embedding.from_pretrained(rows))
     layer = edge_embed.compress(model, "ant", trainable=True, num_anchors=50, nonzeros=4)[0][0]

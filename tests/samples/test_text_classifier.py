@@ -1,4 +1,4 @@
-"""The classifier from training to LiteRT by the README's command, and its use in an app from the file alone."""
+"""The classifier from training to LiteRT by the guide's command, and its use in an app from the file alone."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ from text_classifier.litert import FileClassifier
 
 ROOT = Path(__file__).parents[2]
 DATA = os.environ.get("EDGE_EMBED_DATA")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "deployment" / "tflite.md").read_text(encoding="utf-8")
 SAMPLE_README = (ROOT / "samples" / "text_classifier" / "README.md").read_text(encoding="utf-8")
 NEEDS_DATA = pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data")
 
@@ -42,8 +42,8 @@ class Ran:
 
 
 def run(folder: Path, *options: str) -> Ran:
-    """Run the README's command in this process: another one would take as long to import the packages."""
-    (command,) = re.findall(r"`python (samples/train_classifier\.py [^`]*)`", README)
+    """Run the guide's command in this process: another one would take as long to import the packages."""
+    (command,) = re.findall(r"`python (samples/train_classifier\.py [^`]*)`", GUIDE)
     script, *rest = shlex.split(command)
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), contextlib.redirect_stdout(printed):

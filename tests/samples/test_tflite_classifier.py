@@ -1,4 +1,4 @@
-"""A classifier that others made gets a compressed table, by the README's command."""
+"""A classifier that others made gets a compressed table, by the guide's command."""
 
 import os
 import re
@@ -31,9 +31,9 @@ ROWS, LENGTH = 70, 16
 
 
 def run(folder: Path, file: Path, *options: str, data: str | None = None) -> Any:
-    """Run the README's command on a file."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", readme)
+    """Run the guide's command on a file."""
+    guide = (ROOT / "docs" / "guides" / "onnx-and-tflite-files.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", guide)
     before = Path.cwd()
     os.chdir(folder)
     try:

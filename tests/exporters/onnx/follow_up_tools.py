@@ -201,7 +201,7 @@ def to_ort(library: bool, source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Tool:
-    """The tool of one row of the README's table.
+    """The tool of one row of the guide's table.
 
     Attributes:
         run: Reads a file and writes a file.
@@ -216,7 +216,7 @@ class Tool:
     heads: bool = True
 
 
-# Keys are the first cells of the README's rows.
+# Keys are the first cells of the guide's rows.
 TOOLS = {
     "`quantize_dynamic`, `quantize_static`, `MatMulNBitsQuantizer` of onnxruntime": [
         Tool(quantize_dynamic, EIGHT_BITS),

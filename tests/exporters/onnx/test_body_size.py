@@ -40,7 +40,7 @@ LARGE = {
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("name", LARGE)
 def test_session_holds_table_of_all_uses_once(name, static, tmp_path):
-    """No level unfolds or duplicates a table that is embedding, bag and both output layers of a model.
+    """No level materialises or duplicates a table that is embedding, bag and both output layers of a model.
 
     Inputs with static shapes, of which a session knows more, are tested too.
     """

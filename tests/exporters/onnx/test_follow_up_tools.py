@@ -1,4 +1,4 @@
-"""Other tools on an exported file: measurements for the table "What you do to the file next" in README.md.
+"""Other tools on an exported file: measurements for the table of `docs/guides/after-export.md`.
 
 Each tool runs on every model. Its row says whether the operators and their portable bodies stay; the outputs of the
 model must not change.
@@ -21,7 +21,7 @@ from edge_embed.inspection.inspect import inspect_file
 
 from .follow_up_tools import DIM, EIGHT_BITS, HALF, MODELS, ROWS, TOOLS, Tool, half, simplify, slim
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "after-export.md").read_text(encoding="utf-8")
 DENSE_BYTES = 4 * ROWS * DIM
 IDS = np.array([[17, 4, 256, 1999]])
 WORDS = {"stay": True, "gone": False}
@@ -57,13 +57,13 @@ def assert_close(got: np.ndarray, expected: np.ndarray, change: float) -> None:
 
 
 def readme_rows() -> dict[str, tuple[bool, bool]]:
-    """Return whether nodes and bodies stay, by the first cell of the README's rows."""
-    table = README.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
+    """Return whether nodes and bodies stay, by the first cell of the guide's rows."""
+    table = GUIDE.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
     return {step: (WORDS[nodes], WORDS[bodies]) for step, nodes, bodies, _ in rows}
 
 
-def test_readme_rows_match_measured_tools():
+def test_guide_rows_match_measured_tools():
     assert readme_rows().keys() == TOOLS.keys()
 
 
