@@ -97,7 +97,7 @@ UP, DOWN = [(5, 3), (7, 5), (9, 7), (11, 9), (12, 11), (12, 12)], [(7, 5), (5, 3
     ],
 )
 def test_anchors_are_added_and_removed_by_objective(losses, counts):
-    """The losses are so far apart that they decide alone."""
+    """The losses differ so much that the rest of the objective does not matter."""
     model, search = made(change=2, most=12)
     seen = []
     for loss in losses:
@@ -282,7 +282,7 @@ def test_table_without_gradients_keeps_its_anchors(name):
     assert search.step(1.0)
     assert (model.users.num_anchors, model.items.num_anchors) == (5, 4)
     assert torch.equal(model.users(torch.arange(7)), rows)
-    AnchorSearch(search.optimizer, 0.5, most=4)  # is none of its 5
+    AnchorSearch(search.optimizer, 0.5, most=4)  # the table with 5 anchors is not searched
     getattr(model.items, name).requires_grad_(False)
     with pytest.raises(BadInputError, match="no table learns"):
         AnchorSearch(search.optimizer, 0.5)

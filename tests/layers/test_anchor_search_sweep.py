@@ -60,7 +60,7 @@ def train(
 def test_search_ends_within_5_percent_of_best_of_sweep(rows, penalties, sizes):
     """The search begins below and above the best number, and training lowers the objective in the first epochs.
 
-    Every run passes whose anchors begin above zero; most runs pass whose anchors begin around zero.
+    Every run with initial anchors above zero ends that near; most runs with anchors around zero do.
     """
     wanted = rows()
     sweep = [train(wanted, penalties, size, 0, search=False)[-1].objective for size in sizes]

@@ -19,7 +19,7 @@ INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
     pairwise(list(MODES), INTEGERS, [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)]),
     indirect=["make_mode"],
 )
-def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
+def test_ids_of_any_integer_dtype_and_rank_give_rows(make_mode, dtype, shape):
     layer = make_mode()
     ids = torch.randint(0, 20, shape)
     rows = layer(ids.to(dtype))

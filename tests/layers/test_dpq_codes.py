@@ -50,7 +50,7 @@ def test_keys_that_are_equal_give_lowest_code(metric, groups, num_codes, width):
 @pytest.mark.parametrize("metric", ["dot", "euclidean"])  # a cosine of single numbers is a sign
 @pytest.mark.parametrize("step", [1, -1])
 def test_keys_that_differ_in_last_bit_give_different_codes(metric, step):
-    """Codes distinguish whatever float32 weights distinguish, wherever distances are not tiny differences."""
+    """Codes distinguish keys that differ in float32, unless distances are tiny differences."""
     key = torch.tensor([[[1.0], [1.0]]])
     key[0, 1] = torch.nextafter(key[0, 1], torch.tensor(float(step * 9)))
     query = torch.full((5, 1), 3.0)

@@ -161,7 +161,7 @@ def test_gradients_accumulate_over_two_uses(layer, gradient):
     np.testing.assert_allclose(layer.query.grad.numpy(), once["query"], rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_have_gradients(layer: DPQEmbedding, variant: str):
+def test_gradients_can_be_differentiated_again(layer: DPQEmbedding, variant: str):
     """Gradient penalties need second gradients: those of the plain formula, eq. (5) or (7)."""
     weight = torch.randn(len(IDS), DIM, dtype=torch.float64, requires_grad=True)
     ids = torch.from_numpy(IDS[IDS != 0])

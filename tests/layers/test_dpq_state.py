@@ -212,7 +212,7 @@ def test_frozen_checkpoint_that_is_refused_leaves_layer_unchanged(make_layer, op
     assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
 
 
-def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make_layer):
+def test_trainable_checkpoint_is_refused_by_frozen_layer(make_layer):
     with pytest.raises(RuntimeError, match=r"Missing key.*codes"):
         make_layer().freeze().load_state_dict(make_layer().state_dict())
 
@@ -227,7 +227,7 @@ def test_deepcopy_shares_no_memory_with_original(make_mode):
     assert rows_of(layer) == before
 
 
-def test_whole_module_loads_with_an_allow_list(make_mode, variant):
+def test_whole_module_loads_with_allow_list(make_mode, variant):
     layer = make_mode(variant=variant, padding_idx=3)
     with torch.serialization.safe_globals([DPQEmbedding]):
         loaded = saved_and_loaded(layer)

@@ -42,7 +42,7 @@ def test_batch_of_one_id_gives_finite_statistics():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_counts_large_batches(variant, dtype):
+def test_half_precision_statistics_of_large_batches_are_finite(variant, dtype):
     """float16 turns a count of 65,536 distances per choice and more into infinity."""
     layer = DPQEmbedding(500, 64, 4, 64, variant, dtype=dtype)
     layer(torch.randint(0, 500, (2048,))).float().sum().backward()

@@ -73,8 +73,8 @@ def test_centroids_match_moving_average_formulas(data):
         torch.testing.assert_close(moved(layer), reference.value, rtol=1e-9, atol=1e-12)
 
 
-def test_centroids_are_no_parameter_and_queries_learn_as_before():
-    """Eq. (7) alone remains: L_reg has no gradient, and DistributedDataParallel finds no unused parameter."""
+def test_centroids_are_no_parameter_and_queries_keep_their_gradient():
+    """Only eq. (7) remains: L_reg has no gradient, and DistributedDataParallel finds no unused parameter."""
     layer = table(padding_idx=2)
     assert [name for name, _ in layer.named_parameters()] == ["query"]
     assert set(layer.state_dict()) == {

@@ -20,7 +20,7 @@ SEEN, UNSEEN = [1, 2, 3], [4, 5]
 
 
 class Model(nn.Module):
-    """A table of 6 words, of which 4 and 5 never occur and 0 is padding, and another trainable layer."""
+    """A table of 6 words (0 is padding, 4 and 5 never occur) and another trainable layer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ def test_outputs_of_onnx_file_have_names_of_model(tmp_path, form):
         torch.testing.assert_close(torch.from_numpy(got), tensor.detach())
 
 
-def test_outputs_of_transformers_have_the_names_of_their_fields(tmp_path):
+def test_outputs_of_transformers_have_names_of_their_fields(tmp_path):
     outputs = pytest.importorskip("transformers.modeling_outputs")
     model = Model(lambda scores, rows, _: outputs.BaseModelOutput(last_hidden_state=rows, hidden_states=(rows, scores)))
     program = load(edge_embed.save(model, tmp_path / "m.pt", IDS))

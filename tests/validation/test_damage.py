@@ -1,4 +1,4 @@
-"""A damaged file is bad input (exit code 2), whatever is missing, and the error names the file."""
+"""A damaged file of any kind is bad input (exit code 2), and the error names the file."""
 
 import os
 

@@ -42,7 +42,7 @@ LARGE = {
 def test_session_holds_table_of_all_uses_once(name, static, tmp_path):
     """No level materialises or duplicates a table that is embedding, bag and both output layers of a model.
 
-    Inputs with static shapes, of which a session knows more, are tested too.
+    Inputs with static shapes, which give a session more information, are tested too.
     """
     packed = LARGE[name]()
     kind = packed.rows(np.zeros(1, np.int64)).dtype

@@ -1,6 +1,6 @@
 """Other tools on an exported file: measurements for the table of `docs/guides/after-export.md`.
 
-Each tool runs on every model. Its row says whether the operators and their portable bodies stay; the outputs of the
+Each tool runs on every model. Its row states whether the operators and their portable bodies stay; the outputs of the
 model must not change.
 """
 

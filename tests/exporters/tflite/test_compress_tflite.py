@@ -115,7 +115,7 @@ def test_table_needed_as_a_whole_is_refused(tmp_path):
     assert not (tmp_path / "small.tflite").exists()
 
 
-def test_compress_halves_without_dequantize_are_compressed(tmp_path):
+def test_compress_accepts_float16_rows_without_dequantize(tmp_path):
     def halves(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
@@ -124,7 +124,7 @@ def test_compress_halves_without_dequantize_are_compressed(tmp_path):
     assert report.tables[0].fidelity.dense_bytes == 600 * DIM * 2
 
 
-def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_path):
+def test_compress_names_size_operators_and_remedy_of_table_that_stays(tmp_path):
     def integers(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
@@ -136,7 +136,7 @@ def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_p
     assert "convert it to float32" in result.stderr
 
 
-def test_compress_file_without_lookups_names_its_largest_constants(tmp_path):
+def test_compress_names_largest_constants_of_file_without_lookups(tmp_path):
     def product(graph, table, ids):
         return graph.products(graph.cast(ids, "float32"), table)
 
@@ -190,7 +190,7 @@ def test_processes_write_same_file_as_one_process(dense, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["quantizer int8", "quantizer explicit int4", "tensorflow dynamic range"])
-def test_compress_quantised_table_counts_the_bytes_that_the_file_holds(form, tmp_path):
+def test_compress_of_quantised_table_counts_bytes_of_file(form, tmp_path):
     file = write_form(tmp_path / "dense.tflite", form)
     held = read_foreign(file).found["table"].held_bytes
     (dense,) = inspect_tflite(file, verify=False).dense
@@ -203,7 +203,7 @@ def test_compress_quantised_table_counts_the_bytes_that_the_file_holds(form, tmp
 
 
 @pytest.mark.slow
-def test_compress_file_of_litert_torch_answers_with_its_packed_rows(tmp_path):
+def test_compressed_file_of_litert_torch_answers_with_packed_rows(tmp_path):
     litert_torch = pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
 
     class Indexed(nn.Module):

@@ -108,7 +108,7 @@ def answers_of(path, *values):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_replace_tables_table_given_to_branches_answers_as_before(tmp_path, table):
+def test_replaced_table_given_to_branches_answers_as_before(tmp_path, table):
     file, replaced = branches(tmp_path / "file.tflite", table), tmp_path / "replaced.tflite"
     ((name, rows),) = read_dense_tables(file).items()
     assert name == "table"
@@ -120,7 +120,7 @@ def test_replace_tables_table_given_to_branches_answers_as_before(tmp_path, tabl
     assert INT8[:8].tobytes() not in replaced.read_bytes()
 
 
-def test_replace_tables_each_branch_with_a_table_of_its_own_answers_as_before(tmp_path):
+def test_replaced_tables_of_separate_branches_answer_as_before(tmp_path):
     """The second branch receives the first one's table as an argument and does not use it."""
     file, replaced = branches(tmp_path / "file.tflite", other=TABLE[::-1].copy()), tmp_path / "replaced.tflite"
     tables = read_dense_tables(file)
@@ -131,22 +131,22 @@ def test_replace_tables_each_branch_with_a_table_of_its_own_answers_as_before(tm
         assert got.tobytes() == expected.tobytes()
 
 
-def test_read_foreign_table_that_is_given_to_branches_and_summed_stays(tmp_path):
+def test_table_given_to_branches_and_summed_stays(tmp_path):
     assert read_foreign(branches(tmp_path / "file.tflite", whole=True)).found["table"].readers == ["SUM"]
 
 
-def test_replace_tables_table_of_a_loop_answers_as_before(tmp_path):
+def test_replaced_table_of_loop_answers_as_before(tmp_path):
     file, replaced = loop(tmp_path / "file.tflite"), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {"table": exact(TABLE)})
     assert same(file, replaced)
     np.testing.assert_allclose(answer(replaced)[0][0], TABLE[[0, 7, 5, 9]].sum(0), rtol=1e-5)
 
 
-def test_read_foreign_table_that_a_loop_changes_is_none(tmp_path):
+def test_constant_changed_by_loop_is_no_table(tmp_path):
     assert read_foreign(loop(tmp_path / "file.tflite", changes=True)).found == {}
 
 
-def test_replace_tables_table_of_a_composite_answers_as_before(tmp_path):
+def test_replaced_table_of_composite_answers_as_before(tmp_path):
     file, replaced = composite(tmp_path / "file.tflite"), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {"table": exact(TABLE)})
     assert same(file, replaced)
@@ -198,7 +198,7 @@ def _rename(name):
 
 @pytest.mark.parametrize("name", [None, b"", b"same"])
 @pytest.mark.parametrize("make", [branches, loop])
-def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp_path, make, name):
+def test_replaced_table_without_unique_tensor_names_answers_as_before(tmp_path, make, name):
     file, replaced = change(make(tmp_path / "file.tflite"), _rename(name)), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {table: exact(rows) for table, rows in read_dense_tables(file).items()})
     ids = [[0, 7, 58, 3]]
@@ -211,11 +211,11 @@ def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp
 
 
 @pytest.mark.parametrize("reason", STAY)
-def test_read_foreign_table_that_stays_has_its_reason(tmp_path, reason):
+def test_table_that_stays_has_its_reason(tmp_path, reason):
     assert reason in one_table(tmp_path / "file.tflite", STAY[reason]).unread
 
 
-def test_read_foreign_tables_of_one_name_are_told_apart(tmp_path):
+def test_tables_of_one_name_are_told_apart(tmp_path):
     file = ToolFile()
     ids = file.tensor("ids", "int32", [1, 4])
     made = [gather(file, ids, file.constant("table", rows)) for rows in (TABLE, TABLE[::-1].copy())]

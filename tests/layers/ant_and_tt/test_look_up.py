@@ -22,7 +22,7 @@ EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10}
     pairwise(list(USED), MODES, INTEGERS, [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)]),
     indirect=["make_mode"],
 )
-def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
+def test_ids_of_any_integer_dtype_and_rank_give_rows(make_mode, dtype, shape):
     layer = make_mode()
     ids = torch.randint(0, N, shape)
     rows = layer(ids.to(dtype))

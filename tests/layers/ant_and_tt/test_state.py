@@ -128,7 +128,7 @@ def test_frozen_checkpoint_that_is_refused_leaves_layer_unchanged(make, make_mod
     assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
 
 
-def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make):
+def test_trainable_checkpoint_is_refused_by_frozen_layer(make):
     with pytest.raises(RuntimeError, match=r"Missing key.*(row_offsets|core_0)"):
         make().freeze().load_state_dict(make().state_dict())
 
@@ -144,7 +144,7 @@ def test_deepcopy_shares_no_memory_with_original(make_mode):
     assert torch.equal(rows_of(layer), before)
 
 
-def test_whole_module_loads_with_an_allow_list(make_mode):
+def test_whole_module_loads_with_allow_list(make_mode):
     layer = make_mode(padding_idx=3)
     classes = [ANTEmbedding, ANTMixtureEmbedding, TTEmbedding, TREmbedding, nn.ParameterList]
     with torch.serialization.safe_globals(classes):
