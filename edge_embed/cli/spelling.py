@@ -1,6 +1,6 @@
 """Options in messages, spelled as on the command line: errors contain their names in Python.
 
-Only unambiguous names are replaced: a name in backticks, a name at the begin of a message, and a name with an
+Only unambiguous names are replaced: a name in backticks, a name at the start of a message, and a name with an
 underscore that is no part of a path, a quotation or an argument.
 """
 

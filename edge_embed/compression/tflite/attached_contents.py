@@ -29,7 +29,7 @@ def open_content(path: Path) -> mmap.mmap:
 
 
 def take_in(model: Any, content: mmap.mmap, path: Path) -> tuple[Path, ...]:
-    """Copy all contents of a model (of the schema's classes) into the flatbuffer.
+    """Put all contents into the buffers of a model (of the schema's classes), as if they were in the flatbuffer.
 
     Args:
         model: the model, which is changed.

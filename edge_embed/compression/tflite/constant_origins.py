@@ -47,7 +47,7 @@ class Origins:
         return self._found[graph, number]
 
     def kept(self, graph: int) -> set[int]:
-        """Return the tensors that the body of a loop returns unchanged; the users of the loop's results read them."""
+        """Return the tensors that the body of a loop returns unchanged; the operator of the loop reads them."""
         inputs, outputs = (
             numbers(each) for each in (self._model.subgraphs[graph].inputs, self._model.subgraphs[graph].outputs)
         )

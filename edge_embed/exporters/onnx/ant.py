@@ -4,7 +4,7 @@
         ->  rows [*ids, d]
 
 The nonzeros of all ids are concatenated. From one entry to the next, the position in the table rises by 1, and jumps
-at the begin of a row; the place in the dense transform [B, A] rises by A there. Such steps are scattered to the begins
+at the start of a row; the place in the dense transform [B, A] rises by A there. Such steps are scattered to the starts
 of rows and accumulated, so that no step needs the row of an entry. Entries are gathered, scattered to the transform and
 multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32, or in float64
 if a row of the batch has more than 64: a running float32 sum of products of one sign would lose a digit. A row is cut
@@ -31,8 +31,8 @@ from edge_embed.packed.ant import PackedANT
 FORMAT_VERSION = 1
 
 # B ids with N nonzeros
-# count, first and start: [B], number of entries of a row, and their begin in the batch and in the table;
-# row_end and row_start: [N], end and begin of the row of an entry in the transform; position, anchor, weight and
+# count, first and start: [B], number of entries of a row, and their start in the batch and in the table;
+# row_end and row_start: [N], end and start of the row of an entry in the transform; position, anchor, weight and
 # place: [N]; transform: [*ids, A]
 _BODY = """
   zero = Constant <value_int: int = 0> ()

@@ -8,7 +8,7 @@ from edge_embed.program.program import Program
 
 
 def rename_dimensions(model: ir.Model, program: Program) -> None:
-    """Rename dimensions to names such as ``batch`` instead of ``s77``; derived sizes become unnamed."""
+    """Rename dimensions everywhere to names such as ``batch`` instead of ``s77``; derived sizes become unnamed."""
     names: dict[str, str] = {}
     for value, declared in zip(model.graph.inputs, program.inputs, strict=True):
         for size, name in zip(value.shape or (), declared.shape, strict=True):

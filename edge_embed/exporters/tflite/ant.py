@@ -52,7 +52,7 @@ def _csr_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor
     start = graph.gather(offsets, ids)  # [B]
     after_id = graph.binary("ADD", ids, graph.constant(1, ids.dtype))
     count = graph.binary("SUB", graph.gather(offsets, after_id), start)
-    first = graph.binary("SUB", graph.cumsum(count), count)  # the begin of the entries of each id
+    first = graph.binary("SUB", graph.cumsum(count), count)  # the start of the entries of each id
     total = graph.sum(count, (0,))
     row = row_of_entries(graph, first, graph.reshape(total, (1,)))  # [N]
     shift = graph.gather(graph.binary("SUB", start, first), row)
@@ -101,7 +101,7 @@ def _read(stored: StoredTable, shape: ANTShape, layout: str) -> dict[str, NDArra
 
 
 def _sparse(stored: StoredTable, shape: ANTShape) -> dict[str, NDArray[Any]]:
-    """Return the entries that refer to anchors, and the begin of those of each row."""
+    """Return the entries that refer to anchors, and the start of those of each row."""
     kind = np.dtype(_fixed_id_type(shape))
     width = stored.nbytes("anchor_ids") // (shape.num_embeddings * kind.itemsize)
     ids = stored.get("anchor_ids", kind.name, (shape.num_embeddings, width))

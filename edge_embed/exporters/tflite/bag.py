@@ -65,7 +65,7 @@ def _sums(graph: Graph, terms: Tensor, bag: Tensor, num_bags: Tensor) -> Tensor:
 
 
 def _checked(graph: Graph, offsets: Tensor, num_ids: Tensor) -> Tensor:
-    """Add the begins of bags, int32 [B], with a check that refuses invalid offsets."""
+    """Add the starts of bags, int32 [B], with a check that refuses invalid offsets."""
     begin, end = graph.slice(offsets, 0, -1), graph.slice(offsets, 1, None)
     first, last = graph.slice(offsets, 0, 1), graph.slice(offsets, -1, None)
     none = graph.constant(0, offsets.dtype)

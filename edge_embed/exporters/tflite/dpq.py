@@ -5,7 +5,7 @@
 The time in a runtime depends on the number of pieces that ``GATHER`` copies. There is no bitwise operator, so bytes are
 unpacked by small tables, in one of three layouts:
 
-- ``direct``: a code is a byte (K = 129 ... 256), and plus the begin of its group it is an index of the values.
+- ``direct``: a code is a byte (K = 129 ... 256), and plus the start of its group it is an index into the values.
 - ``pairs``: a byte holds several whole codes. Instead of the values, the file stores the sub-vectors of each byte value
   side by side, for each place in a row: [256 row_bytes, (8 / bits) s].
 - ``byte``: the file stores the codes in each of the 256 values of a byte, [256, 8 / bits]. If codes cross bytes, it
@@ -130,7 +130,7 @@ def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArra
 
 
 def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step: int, end: int) -> Tensor:
-    """Add the begin of each group's values, or for the padding row that of the zeros."""
+    """Add the start of each group's values, or for the padding row that of the zeros."""
     width = places.shape[-1]
     begins = np.zeros(width, np.int32) if packed.shape.shared else step * np.arange(width, dtype=np.int32)
     if packed.padding_idx is not None:

@@ -69,7 +69,7 @@ def _with_layout(record: TableRecord, layout: Layout | None) -> TableRecord:
 def write_program(
     lowered: LoweredProgram, layouts: Mapping[str, Layout], sizes: Mapping[str, Sequence[int]], path: Path
 ) -> None:
-    """Write a program whose tables lie in the file in given ways; sizes and errors as of `export_tflite`."""
+    """Write a program with given layouts of its tables; sizes and errors are those of `export_tflite`."""
     _write(lowered, layouts, _translated(lowered, layouts, sizes), path)
 
 

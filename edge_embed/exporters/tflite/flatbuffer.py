@@ -26,7 +26,7 @@ MALFORMED = (
 _SCHEMA_VERSION = 3
 # Offsets are signed 32-bit numbers; the parts that are no buffers take far less than the rest.
 _MOST_BYTES = 2**31 - 1 - (64 << 20)
-_SMALL = 1 << 20  # initial size of the file beside its buffers, in bytes; it grows if needed
+_SMALL = 1 << 20  # initial size of the file besides its buffers, in bytes; it grows if needed
 
 
 def load_schema() -> Any:

@@ -10,7 +10,7 @@ from edge_embed.packed.stored_names import stored_name
 
 
 class StoredTable:
-    """The tensors of a table, without the padding that a layout appends.
+    """The tensors of a table, without the numbers that a layout appends.
 
     Args:
         tensors: bytes of the constants of the file, uint8 [bytes] by name.

@@ -46,7 +46,7 @@ class NodeSchema:
     """One kind of table of a method.
 
     Attributes:
-        prefix: begin of the names of its nodes.
+        prefix: start of the names of its nodes.
         tensors: returns the names of the packed tensors among a node's inputs, from their number.
         attribute_names: names of the integer attributes that describe a table, in order.
         shape: returns the sizes of a table from those attributes and the types and shapes of its tensors, which are not

@@ -49,7 +49,7 @@ _BODIES: dict[Role, str] = {
     "ids": _IDS, "attention_mask": _MASK, "token_type_ids": _TYPE_IDS, "lengths": _LENGTHS, "flat_ids": _FLAT_IDS,
     "offsets": _OFFSETS,
 }  # fmt: skip
-# Inputs of a model beside its ids [batch, sequence], by name, with role and number of dimensions.
+# Inputs of a model besides its ids [batch, sequence], by name, with role and number of dimensions.
 _BESIDE_IDS: dict[str, tuple[Role, int]] = {
     "attention_mask": ("attention_mask", 2),
     "token_type_ids": ("token_type_ids", 2),
@@ -144,7 +144,7 @@ def _input_of_ids(inputs: Sequence[ProgramInput], chosen: str | None) -> Program
 
 
 def _rows(ids: ProgramInput, inputs: Sequence[ProgramInput], source: TokenizerSource) -> list[Fed]:
-    """Return the roles of ids ``[batch, sequence]`` and of the inputs beside them."""
+    """Return the roles of ids ``[batch, sequence]`` and of the inputs besides them."""
     if len(ids.shape) != 2:
         raise BadInputError(
             f"input {ids.name}: got {len(ids.shape)} dimensions, expected ids [batch, sequence], or [N] with offsets"
@@ -186,7 +186,7 @@ def _check_length(ids: ProgramInput, source: TokenizerSource) -> None:
 
 
 def _bag(ids: ProgramInput, inputs: Sequence[ProgramInput]) -> list[Fed]:
-    """Return the roles of ids ``[N]`` and of the begins of each text's ids, as in `torch.nn.EmbeddingBag`."""
+    """Return the roles of ids ``[N]`` and of the starts of each text's ids, as in `torch.nn.EmbeddingBag`."""
     offsets = next((item for item in inputs if item.name == "offsets" and len(item.shape) == 1), None)
     if offsets is None or not all(isinstance(size, str) for size in (*ids.shape, *offsets.shape)):
         raise BadInputError(
