@@ -62,7 +62,7 @@ def fit(
 
     Args:
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
-        num_anchors: A.
+        num_anchors: number of anchors A.
         nonzeros: maximum mean number of weights of a row, above 0. For tables of more than 32,768 and 16 A rows, the
             mean is exact on a sample of that size, and within about 1 % for all rows. A row never needs
             more than A or d weights.
