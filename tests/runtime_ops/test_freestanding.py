@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library 
 
 @pytest.fixture(scope="module")
 def library(cmake_build):
-    """Return the library of the C++ tests, because it compiles slowly.
+    """Return the library that the C++ tests build too, so that it is compiled once.
 
     A test below shows that the option builds the same library.
     """
