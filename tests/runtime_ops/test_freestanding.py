@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library 
 
 @pytest.fixture(scope="module")
 def library(cmake_build):
-    """The one of the C++ tests: it takes long to compile, and the option gives the same, as a test below says."""
+    """The one of the C++ tests, slow as they are: to compile it takes long; a quick test says that the option gives it."""
     folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
     return folder / "tests" / "libedge_embed_ops_freestanding.so"
 
@@ -41,6 +41,7 @@ def test_the_option_compiles_and_links_as_the_tests_do(cmake_build):
     assert commands == rules_of(tested, "edge_embed_ops_freestanding", "tests/")
 
 
+@pytest.mark.slow
 def test_it_needs_nothing(library):
     readelf = shutil.which("readelf")
     assert readelf is not None, "readelf comes with every compiler (binutils)"
@@ -53,6 +54,7 @@ def test_it_needs_nothing(library):
     assert undefined == []
 
 
+@pytest.mark.slow
 def test_it_runs_in_onnx_runtime(library, make_any):
     table = make_any(padding_idx=0)
     session = open_session(table.model(), threads=2, library=library)
@@ -62,6 +64,7 @@ def test_it_runs_in_onnx_runtime(library, make_any):
         run(session, np.array([[-1]]))
 
 
+@pytest.mark.slow
 def test_its_float16_needs_no_support_library(library, make_any):
     table = make_any(dtype=np.float16)
     hidden = np.random.default_rng(3).standard_normal((4, table.dim)).astype(np.float16)
@@ -70,6 +73,7 @@ def test_its_float16_needs_no_support_library(library, make_any):
     assert_close(logits, np.float16, exact, np.abs(hidden.astype(np.float64)) @ table.magnitudes.T)
 
 
+@pytest.mark.slow
 def test_its_c_functions_answer(library):
     functions = ctypes.CDLL(str(library))
     functions.ee_version.restype = functions.ee_status_message.restype = ctypes.c_char_p

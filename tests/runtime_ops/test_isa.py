@@ -76,7 +76,7 @@ def test_each_passes_validation(isa: str, folder: Path) -> None:
     assert {path["status"] for path in paths} == {"passed"}
 
 
-def test_one_that_is_not_there_is_refused(folder: Path) -> None:
+def test_one_that_is_not_there_is_refused() -> None:
     done = command("sse9", "doctor")
     assert done.returncode == 1
     assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that this library has" in done.stdout
