@@ -102,7 +102,7 @@ def test_operator_library_has_names_of_pages() -> None:
     assert f"/{path.name}" in JAVA.only("java")
     assert f'"{path.name}"' in CPP.only("cpp")
     library = ctypes.CDLL(str(path))
-    assert "`RegisterEdgeEmbedOps`" in CPP.text
+    assert "`RegisterEdgeEmbedOps(" in CPP.text
     assert library.RegisterEdgeEmbedOps
     assert library.RegisterCustomOps
 

@@ -13,7 +13,10 @@ DOCUMENTS = [path for path in tracked("*.md") if "tests" not in path.relative_to
 
 def _anchors(path: Path) -> set[str]:
     """Return the anchors of a document's headings, as GitHub and MyST make them."""
-    prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = path.read_text(encoding="utf-8")
+    included = re.findall(r"^```{include} (\S+)", text, re.MULTILINE)
+    text = "\n".join([text, *((path.parent / name).read_text(encoding="utf-8") for name in included)])
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     words = (re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)) for heading in headings)
     return {word.strip().lower().replace(" ", "-") for word in words}
