@@ -62,10 +62,10 @@ def fit(
 
     Args:
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
-        num_anchors: A.
+        num_anchors: number of anchors A.
         nonzeros: maximum mean number of weights of a row, above 0. For tables of more than 32,768 and 16 A rows, the
-            mean is exact on a sample of that size, and within about 1 % for all rows. A row never needs
-            more than A or d weights.
+            mean is exact on a sample of that size, and within about 1 % for all rows. A row never needs more than A
+            or d weights.
         padding_idx: this row is read as zero and stays zero.
         counts: c, the frequency of each token, numbers [n] >= 0: anchors fit frequent rows better. By default all rows
             have the same weight.

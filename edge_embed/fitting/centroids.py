@@ -70,8 +70,8 @@ def find_centroids(
         table: rows [n, d].
         scale: power of two that rows are multiplied by.
         weights: weight of each row, float64 [n], at least 0.
-        num_codes: K.
-        num_groups: D.
+        num_codes: number of codes K per group.
+        num_groups: number of groups D.
         shared: whether all groups share one set of centroids.
         runs: number of runs of k-means; the best result is used.
         seed: random seed, at least 0.
@@ -114,7 +114,7 @@ def _sample(
         table: rows [n, d].
         scale: power of two.
         weights: float64 [n].
-        num_codes: K.
+        num_codes: number of codes K per group.
         per_row: number of sub-vectors of a row for one set of centroids.
         seed: random seed, at least 0.
     """

@@ -42,7 +42,7 @@ def packed_codes(
         table: rows [n, d].
         scale: power of two that rows are multiplied by.
         value: centroids float32 [D, K, s], or [1, K, s] for all groups, of rows times ``scale``.
-        num_groups: D.
+        num_groups: number of groups D.
         kept: store of finished blocks.
         on_block: called with the number of finished rows after each block.
     """

@@ -190,7 +190,7 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
 
     Args:
         counts: numbers >= 0, [n], or None.
-        num_embeddings: n.
+        num_embeddings: number of rows n.
         padding_idx: id of the padding row, from 0 on, or None.
 
     Returns:

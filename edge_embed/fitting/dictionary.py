@@ -47,7 +47,7 @@ def learn(
     Args:
         rows: float64 [m, d].
         row_weights: c, float64 [m], >= 0 and not all zero.
-        num_anchors: A.
+        num_anchors: number of anchors A.
         most: K, maximum number of weights of a row.
         nonzeros: mean number of weights of a row.
         turns: number of times that anchors move.

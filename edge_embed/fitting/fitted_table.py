@@ -49,7 +49,7 @@ class Stored:
     """Packed table and rotation of its rows, as a file stores them.
 
     Attributes:
-        plain: P.
+        plain: packed table P.
         rotation: R, float32 or float16 [d, d], or None.
         rotates: place of the rotation in the model.
     """

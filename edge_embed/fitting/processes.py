@@ -63,8 +63,8 @@ class Processes:
             None: this process does all of the work.
 
     Attributes:
-        rank: r.
-        size: P.
+        rank: rank r of this process.
+        size: number of processes P.
 
     Raises:
         BadInputError: if the group has no CPU backend, or this process is not in it.

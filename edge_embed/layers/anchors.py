@@ -29,7 +29,7 @@ def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) ->
 
     Args:
         counts: frequency of each token, numbers [n].
-        num_anchors: A.
+        num_anchors: number of anchors A.
         skip: ids that are never selected, such as padding and unknown words.
 
     Returns:
@@ -52,8 +52,8 @@ def highest_tfidf(
 
     Args:
         documents: ids of each text, integers [m].
-        num_embeddings: n.
-        num_anchors: A.
+        num_embeddings: number of rows n.
+        num_anchors: number of anchors A.
         skip: ids that are never selected.
 
     Returns:
@@ -89,7 +89,7 @@ def kmeans_plus_plus(
 
     Args:
         features: float [n, f]; similar tokens are close together.
-        num_anchors: A.
+        num_anchors: number of anchors A.
         start: ids that are already selected, such as the most frequent ones.
         skip: ids that are never selected.
         generator: random generator, by default torch's own.

@@ -32,9 +32,9 @@ _CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
 class ANTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose rows are sparse combinations, with weights >= 0, of shared anchors.
 
-    The layer has two states. A *trainable* layer holds ``anchors`` [A, d] and ``transform`` [n, A]; entries below zero
+    The layer has two states. A trainable layer holds ``anchors`` [A, d] and ``transform`` [n, A]; entries below zero
     count as zero. Wrap its optimiser in `edge_embed.ProximalOptimizer`, which makes most entries exactly zero. Without
-    it the table hardly shrinks. A *frozen* layer (after `freeze` or `from_packed`) holds the nonzeros in CSR form and
+    it the table hardly shrinks. A frozen layer (after `freeze` or `from_packed`) holds the nonzeros in CSR form and
     can no longer be trained: ``row_offsets`` int32 [n + 1], ``anchor_ids`` unsigned [nnz], ``weights`` [nnz],
     ``weight_scale`` [1], and ``anchors``. The dense table is never materialised, neither in training nor later.
 

@@ -39,7 +39,7 @@ def count(
 
     Args:
         documents: ids of each text without its padding, integers [m].
-        num_embeddings: n.
+        num_embeddings: number of rows n.
         window: maximum distance of two tokens; the paper uses 10.
         anchor_ids: only count pairs with one of these tokens, int64 [A]. This takes less memory and suffices for
             positive pairs; negative pairs and features require all pairs.
@@ -74,7 +74,7 @@ def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
 
     Args:
         found: result of `count` without ``anchor_ids``.
-        num_embeddings: n.
+        num_embeddings: number of rows n.
         width: f, the number of directions, at most n.
 
     Returns:

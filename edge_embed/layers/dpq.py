@@ -60,8 +60,8 @@ _NORM_MOMENTUM = 0.1
 class DPQEmbedding(Centroids):
     """Drop-in for ``nn.Embedding`` whose table is stored as codes and codebooks (values).
 
-    The layer has two states. A *trainable* layer holds ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are
-    tied, ``value`` [G, K, s], and the state of its options. A *frozen* layer (after `freeze` or `from_packed`) holds
+    The layer has two states. A trainable layer holds ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are
+    tied, ``value`` [G, K, s], and the state of its options. A frozen layer (after `freeze` or `from_packed`) holds
     ``codes``, uint8 [n, row_bytes], ``value``, and ``value_scales`` [G] if ``value`` is int8. It can no longer be
     trained. In eval mode both states return value rows selected by code, bit for bit as the exported file does.
 

@@ -53,7 +53,7 @@ class Unrelated:
 
     Args:
         related: ids of all related pairs, int64 [2, P], in either order.
-        num_embeddings: n.
+        num_embeddings: number of rows n.
 
     Raises:
         BadInputError: for pairs that are not int64 [2, P], or if every pair is related.

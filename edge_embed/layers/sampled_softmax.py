@@ -3,7 +3,7 @@
     loss = log(exp(o_t) + sum_{s in S, s != t} exp(o_s) / (k q_s)) - o_t          o_i = <h, E[i]> + bias[i]
 
 t is the right row. S are k other rows, drawn with chances q and with replacement, the same for all hidden states of a
-step. The expected argument of the logarithm is the sum over all rows, so the loss converges to the full softmax in k.
+step. The expected argument of the logarithm is the sum over all rows, so the loss nears the full softmax as k grows.
 
     chances = log_uniform(n)                                   or the frequency of each id
     loss = sampled_softmax_loss(head, hidden, targets, draw(chances, 500), chances)

@@ -34,7 +34,7 @@ _RANKS = range(1, MAX_STATE + 1)  # packed forms have no larger ranks
 class TTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is a product of a few small cores.
 
-    The layer has two states. A *trainable* layer holds ``cores``, parameters [I_k, R_{k-1}, J_k, R_k]. A *frozen* layer
+    The layer has two states. A trainable layer holds ``cores``, parameters [I_k, R_{k-1}, J_k, R_k]. A frozen layer
     (after `freeze` or `from_packed`) holds the same numbers as buffers ``core_0`` ... and can no longer be trained. The
     dense table is never materialised, neither in training nor later.
 

@@ -89,7 +89,7 @@ def frozen_rows(
         packed_codes: uint8 [n, row_bytes].
         value: float or int8 [G, K, s].
         value_scales: float32 [G] of int8 values, or None.
-        num_groups: D.
+        num_groups: number of groups D.
         padding_idx: the row of zeros, or None.
     """
     check_id_range(ids, packed_codes.shape[0])
@@ -122,7 +122,7 @@ def scaled_rows(
         value_scales: float32 [G] of int8 values, or None.
         row_scale_codes: uint8 [n], or None if rows have no scales.
         row_scales: float32 [S], or None.
-        num_groups: D.
+        num_groups: number of groups D.
         unused_columns: number of columns at the end of the last group, D s - d.
         padding_idx: the row of zeros, or None.
     """

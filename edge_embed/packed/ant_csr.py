@@ -25,7 +25,7 @@ def check_csr(
         row_offsets: [n + 1].
         anchor_ids: [nnz].
         weights: [nnz].
-        num_anchors: A.
+        num_anchors: Number of anchors A.
         padding_idx: The row without entries, or None.
 
     Raises:

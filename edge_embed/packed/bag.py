@@ -75,7 +75,7 @@ def checked_offsets(offsets: ArrayLike, num_ids: int) -> NDArray[np.int64]:
 
     Args:
         offsets: [B + 1].
-        num_ids: N.
+        num_ids: Number of ids N.
 
     Returns:
         The offsets as int64.

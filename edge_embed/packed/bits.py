@@ -85,7 +85,7 @@ def unpack(rows: NDArray[np.uint8], bits: int, num_groups: int) -> NDArray[np.ui
     Args:
         rows: uint8 [..., ceil(D * bits / 8)].
         bits: Bits per code, 1 to 16.
-        num_groups: D.
+        num_groups: Number of groups D.
 
     Returns:
         Codes [..., D], uint8 for up to 8 bits, uint16 above.
@@ -118,7 +118,7 @@ def check_below(codes: NDArray[np.integer[Any]], num_codes: int, first_row: int 
 
     Args:
         codes: [m, D].
-        num_codes: K.
+        num_codes: Number of codes K per group.
         first_row: Number of the first row, for the message.
 
     Raises:

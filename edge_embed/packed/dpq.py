@@ -37,7 +37,7 @@ class PackedDPQ(PackedTable):
         codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
         values: float32, float16 or int8 [D, K, s], or [1, K, s] for shared subspaces; finite, int8 from -127 to 127.
             Rows have the same dtype; they are float32 for int8 values and for rows with scales.
-        num_groups: D.
+        num_groups: Number of groups D.
         padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
         value_scales: float32 [D], or [1], positive: factors of int8 values. None for float values.
         row_scale_codes: uint8 [n]: code of each row's scale, 0 for the padding row; None without scales of rows.
@@ -116,8 +116,8 @@ class PackedDPQ(PackedTable):
         """Return the sizes that a file declares.
 
         Args:
-            num_embeddings: n.
-            embedding_dim: d.
+            num_embeddings: Number of rows n.
+            embedding_dim: Number of columns d.
             attributes: Attributes of the method.
             value_type: Dtype of the values.
 

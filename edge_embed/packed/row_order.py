@@ -34,7 +34,7 @@ def checked_row_order(row_order: ArrayLike, num_embeddings: int, padding_idx: in
 
     Args:
         row_order: Integers [n]: the row of each id.
-        num_embeddings: n.
+        num_embeddings: Number of rows n.
         padding_idx: The row that must keep its place, or None.
 
     Returns:

@@ -65,8 +65,8 @@ class PackedTT(PackedTable):
         """Return the sizes that a file declares.
 
         Args:
-            num_embeddings: n.
-            embedding_dim: d.
+            num_embeddings: Number of rows n.
+            embedding_dim: Number of columns d.
             attributes: Attributes of the method.
             value_type: Dtype of the cores.
 

@@ -114,7 +114,7 @@ class Tensors:
     def _of_class(self, rebuild: Any, kind: Any, arguments: Any, *_: Any) -> Any:
         """Rebuild a tensor with attributes, or of its own class, as a plain tensor."""
         function: Callable[..., Any] | None = self.rebuild.get(rebuild.name) if isinstance(rebuild, Named) else None
-        # Nested ones could recurse as deep as the file wants.
+        # Nested ones could recurse as deep as the file requests.
         is_plain = function not in (None, self._of_class) and isinstance(arguments, tuple)
         return function(*arguments) if function is not None and is_plain else Inert("torch.Tensor")
 

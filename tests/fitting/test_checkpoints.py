@@ -32,7 +32,7 @@ FITS: dict[str, Fit] = {
 
 
 class Interrupted(Exception):
-    """An exception that is no `Exception`, as a kill would be none."""
+    """An interruption in place of a kill."""
 
 
 @pytest.fixture(autouse=True)

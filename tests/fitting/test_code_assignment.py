@@ -32,7 +32,7 @@ def by_rule(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> np.ndarra
 
 
 def check_by_rule(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> None:
-    """Assert codes of the rule, or centroids as near up to float64 rounding, which the rule itself may give too."""
+    """Assert the rule's codes, or centroids as near up to float64 rounding, as the rule gives in other batches."""
     codes, expected = found(rows, value, num_groups), by_rule(rows, value, num_groups)
     ids, groups = np.nonzero(codes != expected)
     points = rows.astype(np.float64).reshape(len(rows), num_groups, -1)[ids, groups]

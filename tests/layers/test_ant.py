@@ -118,7 +118,7 @@ def test_frozen_checkpoint_with_other_nonzeros_loads_into_frozen_layer():
 
 
 def trained(optimizer_of, penalty: float | None, steps: int = 250) -> tuple[ANTEmbedding, float]:
-    """Train 20 words of 4 classes and return the eval accuracy; the last 5 words never occur and are not counted."""
+    """Train 20 words of 4 classes; return layer and eval accuracy without the last 5 words, which never occur."""
     torch.manual_seed(3)
     layer, head = ANTEmbedding(20, 8, 10), nn.Linear(8, 4)
     optimizer = optimizer_of([*layer.parameters(), *head.parameters()])

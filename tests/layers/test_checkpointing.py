@@ -13,7 +13,7 @@ OPTIONS = {"sx": {}, "vq": {"variant": "vq"}, "vq ema": {"variant": "vq", "ema_d
 
 
 class Reader(nn.Module):
-    """A module whose factor of the rows gets a gradient from the rows."""
+    """A table and a linear layer, whose weight gets a gradient from the rows."""
 
     def __init__(self, table: DPQEmbedding) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ NO_BIAS = np.zeros(0, np.float32)
 def assert_best(
     table: Table, hidden: np.ndarray, k: int, bias: np.ndarray = NO_BIAS, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Logits come from the same library and agree bit by bit; a stable sort orders equal ones by lowest id."""
+    """Compare with sorted logits of the same library bit by bit; the stable sort keeps the lowest id first."""
     dtype, rank = hidden.dtype.type, hidden.ndim
     bias = bias.astype(dtype)
     logits = run(open_session(table.logits_model(dtype, rank)), hidden)

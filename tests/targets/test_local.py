@@ -29,7 +29,7 @@ TARGETS = ("local", "portable", "reference", "torch-cpu")
 
 @pytest.fixture(scope="module")
 def results(model):
-    """Return the results of one validation of a model on all of them."""
+    """Return the results of one validation of a model on all targets."""
     options = ValidationOptions(iterations=2, targets=TARGETS)
     return dict(zip(TARGETS, workflow.validate(model.program, model.path, options=options).targets, strict=True))
 

@@ -165,7 +165,7 @@ class TestNothingIsLeft:
             "    time.sleep(600)\n"
         )
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as holder:
-            # The targets set this too: only the program knows where adb has its folders.
+            # Only the program knows where adb has its folders.
             assert holder.stdout.readline() == b"ready\n"
             assert len(list(machine.folder.iterdir())) == 1
             holder.send_signal(signal.SIGKILL)

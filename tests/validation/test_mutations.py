@@ -62,7 +62,7 @@ def test_shared_value_with_flipped_bit_is_located(exported):
 
 
 def test_value_with_flipped_lowest_bit_is_found_by_paths(inline):
-    # The comparison of stored bytes is switched off: the ids must show it.
+    # The paths must find the bit by rows of ids, without the comparison of stored bytes.
     packed = inline.lowered.tables["word"]
     code = int(packed.codes_of(9)[2])
     inline.flip("word.values", byte=4 * (2 * 7 + code) * 16, bit=0)  # 7 codes a group, 16 columns

@@ -51,7 +51,7 @@ def test_worst_inputs_are_saved_and_fail_again(inline, tmp_path):
 
 
 def _recurrent(exported):
-    """Return the recurrent weights of the LSTM, [1, 24, 6]."""
+    """Return the name of the recurrent weights of the LSTM, [1, 24, 6]."""
     (name,) = (t.name for t in onnx.load(exported.path).graph.initializer if list(t.dims) == [1, 24, 6])
     return name
 

@@ -44,7 +44,7 @@ def make(method: str, kind: str = "Embedding", **options):
 
 
 class Everything(nn.Module):
-    """One table with lookups, output layer and bags of three modes."""
+    """A table with lookups and an output layer, and tables with mean bags and weighted bags."""
 
     def __init__(self, method: str) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ MODELS = {"dpq": Tagger, "dpq head": Language, "ant bag": Classifier, "tt head":
 
 
 def tool(package: str) -> Any:
-    """Import the package of a tool, or skip the tests of this module."""
+    """Import the package of a tool, or skip the test."""
     return pytest.importorskip(package, reason=f"{package} is missing: pip install 'edge-embed[dev]'")
 
 

@@ -72,7 +72,7 @@ def look(source: Path, *feeds: Mapping[str, np.ndarray], refused: np.ndarray | N
 
 
 def is_correct(path: Path, ranks: list[int]) -> None:
-    """Return whether the checker of onnx accepts the file, after each output got the rank that it requires."""
+    """Run the checker of onnx, after each output got the rank that the checker requires."""
     made = onnx.load(path)
     for value, rank in zip(made.graph.output, ranks, strict=True):
         value.CopyFrom(make_tensor_value_info(value.name, value.type.tensor_type.elem_type, [None] * rank))

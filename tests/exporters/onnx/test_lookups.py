@@ -46,7 +46,7 @@ CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)
 
 
 def compressed(use: str, dtype: torch.dtype, folder: Path) -> tuple[nn.Module, Path]:
-    """Return a model with the rounded numbers of its compressed file, and that file as ONNX."""
+    """Return a model with the numbers of its compressed file up to rounding, and that file as ONNX."""
     model = Model(USES[use]).eval()
     saved = edge_embed.save(model, folder / "model.pt", torch.tensor([[1, 2, 3]], dtype=dtype))
     small = edge_embed.compress(saved, "rows", bits=8, output=folder / "small.pt").model

@@ -59,7 +59,7 @@ class Bags(nn.Module):
 
 
 class Zeros(nn.Module):
-    """Zeros that the converter drops: they are added to rows before the output layer, and the bias is untrained."""
+    """Zeros that the converter drops: an addition to rows before the output layer, and an untrained bias."""
 
     def __init__(self):
         super().__init__()
@@ -179,7 +179,7 @@ def test_operators_of_whole_models_run_on_both_runtimes(files):
 @pytest.mark.parametrize("name", MODELS)
 def test_validation_of_whole_models_passes(files, name, monkeypatch):
     _, saved, path, _ = files(name)
-    if name == "bags":  # the second conversion is equal: other tests convert once
+    if name == "bags":  # a second conversion is equal: other models have one
         monkeypatch.setattr(whole_model, "convert_body", convert_body)
     report = validate(saved, path, options=ValidationOptions(iterations=0))
     assert (report.exit_code, report.failures()) == (0, [])

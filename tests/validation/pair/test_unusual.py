@@ -34,7 +34,7 @@ def branches() -> onnx.ModelProto:
 
 
 def scan() -> onnx.ModelProto:
-    """Return a running sum of rows."""
+    """Return a Scan that sums the rows so far."""
     nodes = [
         look_up(ids="id"),
         make_node("Add", ["before", "rows"], ["after"]),

@@ -20,7 +20,7 @@ TEXTS = {"text": (TensorProto.STRING, ["batch", "sequence"])}
 
 
 def encoder(text: str = "text", default: int = ROWS - 1) -> NodeProto:
-    """Return the ids of words; unknown words share an id of their own."""
+    """Return a node that gives the ids of words; unknown words share an id of their own."""
     ids = list(range(ROWS - 1))
     return make_node(
         "LabelEncoder", [text], ["ids"], "encode", domain="ai.onnx.ml",
