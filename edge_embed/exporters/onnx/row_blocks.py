@@ -1,8 +1,8 @@
 """The shared part of output layers in ONNX: a loop over blocks of rows, and the logits of one block.
 
-The rows of a block are looked up by the method's own node. The counter of the loop is no constant, so no part of the
-dense table is computed ahead of time, and only one block of rows exists. Blocks have equal sizes, except that the last
-one may have fewer rows.
+The rows of a block are looked up by the method's own node. The counter of the loop is no constant, so a session cannot
+compute the dense table ahead of time. Only one block of rows exists at a time. Blocks have equal sizes, except that
+the last one may have fewer rows.
 """
 
 # The most numbers of a block: enough for an efficient product, few enough for a cache.

@@ -6,8 +6,8 @@ The time in a runtime depends on the number of pieces that ``GATHER`` copies. Th
 unpacked by small tables, in one of three layouts:
 
 - ``direct``: a code is a byte (K = 129 ... 256), and plus the start of its group it is an index into the values.
-- ``pairs``: a byte holds several whole codes. Instead of the values, the file stores the sub-vectors of each byte value
-  side by side, for each place in a row: [256 row_bytes, (8 / bits) s].
+- ``pairs``: a byte holds several whole codes. For each place in a row, the file stores the sub-vectors of each byte
+  value side by side, instead of the values: [256 row_bytes, (8 / bits) s].
 - ``byte``: the file stores the codes in each of the 256 values of a byte, [256, 8 / bits]. If codes cross bytes, it
   stores the part that each value adds to a code, for every position of a code in its bytes. At most 3 lookups per code
   are added.

@@ -1,8 +1,8 @@
 """The operators of exported graphs: each works in every tested runtime, with the types used here.
 
-There is no other way to add an operator, so `OPERATORS` lists all that a file may contain. Two kinds are excluded:
-operators that a runtime lacks (``GATHER`` of float16 and uint16, ``FLOOR_DIV`` of int64), and arithmetic on int8, uint8
-and int16, which treats them as quantised numbers and crashes on others.
+There is no other way to add an operator, so `OPERATORS` lists all that a file may contain. Operators that a runtime
+lacks are excluded: ``GATHER`` of float16 and uint16, ``FLOOR_DIV`` of int64. So is arithmetic on int8, uint8 and int16,
+which treats them as quantised numbers and crashes on others.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Tokenizers of words, WordPiece and WordLevel, from small operators of onnxruntime-extensions.
 
-Its BertTokenizer has three limits: it accepts one text at a time, it lower-cases and strips accents for a part of
-Unicode only, and it keeps the known beginning of an unknown word. So characters are replaced by a map (see
-characters.py), and a word with an unknown piece becomes one unknown id, as in the library.
+Its BertTokenizer has three limits. It accepts one text at a time, and it keeps the known beginning of an unknown word.
+It lower-cases and strips accents only for a part of Unicode. So characters are replaced by a map (see characters.py),
+and a word with an unknown piece becomes one unknown id, as in the library.
 
     text -> added tokens marked -> characters replaced -> words at spaces -> pieces -> ids and their text
 """
