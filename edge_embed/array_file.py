@@ -81,7 +81,7 @@ class ArrayArchive:
         try:
             with self._archive.open(member) as stream:
                 array = _array(stream, member.file_size)
-                if stream.read(1):  # its checksum is compared at its end
+                if stream.read(1):  # zipfile compares the checksum at the end
                     raise BadInputError("goes on after its numbers")
         except BadInputError as error:
             raise BadInputError(f"array {name:.80}: is damaged, or no array: {error}") from error
@@ -142,11 +142,11 @@ def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         if version not in readers:
             raise BadInputError(f"has the version {version} of the format, expected 1.0 or 2.0")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old spellings
+            warnings.simplefilter("ignore")  # warnings about old spellings
             shape, in_fortran_order, dtype = readers[version](start, max_header_size=_MOST_HEADER)
     except BadInputError:
         raise
-    except Exception as error:  # it is parsed as Python, which may raise anything
+    except Exception as error:  # the header is parsed as Python, which may raise anything
         raise BadInputError(f"has no header of an array ({one_line(error)})") from error
     if dtype.kind not in _KINDS or not dtype.itemsize:
         raise BadInputError(f"holds {dtype!s:.80}, expected numbers or texts")

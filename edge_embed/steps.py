@@ -66,7 +66,7 @@ def step(name: str, stop: Callable[[], None] | None = None) -> Iterator[None]:
 def _ended_by_the_kernel(name: str, seconds: float) -> Iterator[None]:
     before = Path(os.environ[STEP]).read_text("utf-8")
     note_step(f"{name}\n{seconds:g}")
-    left, _ = signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST))  # of a step around this one
+    left, _ = signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST))  # time left of an enclosing step
     try:
         yield
     finally:

@@ -82,7 +82,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
         os.close(listening)
         try:
             interrupted = _wait(child)
-        except SystemExit as end:  # of `leave_on_signals`: the child reports by which signal, so it gets the same one
+        except SystemExit as end:  # from `leave_on_signals`: the child reports the signal, so it gets the same one
             if isinstance(end.code, int):
                 child.send_signal(end.code - 128)
             raise

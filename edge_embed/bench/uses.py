@@ -8,7 +8,7 @@
     litert, litert-bag                       rows and bags, by a TFLite file in LiteRT
     tflite-runtime, tflite-runtime-bag       the same in tflite-runtime, in processes of its own
 
-The error of a result is its largest difference from the packed form in float64, divided by the largest number of that.
+The error of a result is its largest difference from the packed form in float64, relative to the largest number there.
 For topk, the logits of the returned rows are compared with the largest logits too.
 """
 

@@ -50,7 +50,7 @@ METHOD = (
 # The addresses of buffers can favour one side by 15 % for as long as the buffers live; more rounds do not show that.
 _BLOCKS = 10
 _WARMUP = 2
-_SAMPLE_SECONDS = 2e-3  # of one side in one round; long enough to make clock and interruptions negligible
+_SAMPLE_SECONDS = 2e-3  # one side in one round; long enough to make clock and interruptions negligible
 _MOST_CALLS = 512
 _LONGER = 4
 _TRIALS = 5
@@ -77,7 +77,7 @@ class SideModel:
             reason = one_line(error)
             raise BadInputError(f"{self.library}: cannot be registered as operator library: {reason}") from error
         with step(f"{self.name}: {path.name} is opened"):
-            return create_session(path, portable=True, options=options)  # its library is the one registered above
+            return create_session(path, portable=True, options=options)  # uses the library registered above
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@
     allow_not_run = false           true: a limit of size or latency that cannot be measured passes; else exit code 1
 
     [size]                          largest sizes in bytes, as integers or as "460 KiB", "1.5 MB"
-    on_disk = "460 KiB"
-    zipped = "400 KiB"
-    resident = "20 MiB"             measured, so 1 MiB more still passes
+    on_disk = "460 KiB"             all files together
+    zipped = "400 KiB"              all files, each deflated
+    resident = "20 MiB"             growth of a process by session and first run; measured, so 1 MiB more still passes
     growth = "0 B"                  growth on disk, of each table and of each part, against the baseline; or "1 %"
     zipped_growth = "1 %"           growth of the zipped size, which retraining changes by a few bytes
     [size.tables]                   by name of the table
@@ -18,8 +18,8 @@
     graph = "20 KiB"
 
     [parity]                        |a - b| <= atol + rtol |b|, as in `edge-embed validate`
-    atol = 1e-5
-    rtol = 1e-4
+    atol = 1e-5                     absolute tolerance
+    rtol = 1e-4                     relative tolerance
     max = 1e-5                      largest absolute error, on every path
     mean = 1e-6                     mean absolute error, on every path
     quantile = 1e-6                 99.9 % quantile of the absolute error, on every path
@@ -33,7 +33,7 @@
     max_relative_error = 0.3        largest reconstruction error of each table
 
     [latency]
-    iterations = 50                 measured rounds
+    iterations = 50                 number of measured rounds
     threshold = "10 %"              fails if the file is slower than the base by more than this, and significantly
     [latency.at_most]               largest ratio of times to each peer that `edge-embed validate` compares with
     "portable body" = 1.0           for a TFLite file: "dense GATHER"

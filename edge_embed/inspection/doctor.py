@@ -188,7 +188,7 @@ def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
 
 
 def _what_and_remedy(message: str) -> tuple[str, str]:
-    """Split a message of our errors, which ends with the remedy after the last colon."""
+    """Split an error message of this package into fault and remedy; the remedy follows the last colon."""
     what, _, remedy = message.rpartition(": ")
     return what or message, remedy if what else "see the message"
 

@@ -21,7 +21,7 @@ _PICKLE = b"\x80"
 _ORT = b"ORTM"  # identifier of its flatbuffers, after the first offset
 _TFLITE = b"TFL3"
 _PACKED = b'"edge_embed"'
-_MOST_HEADER = 100_000_000  # of a safetensors header
+_MOST_HEADER = 100_000_000  # bytes of a safetensors header
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
     "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
@@ -48,9 +48,9 @@ def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_S
     """Report the content of a file: tables, their sizes and shares, and what runs them.
 
     Args:
-        path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model with its
-            external data beside it, an ``.ort`` model (converted by ONNX Runtime), or a ``.tflite`` model. Also a file
-            of word vectors, or the folder of a model2vec or transformers model.
+        path: A saved program, a ``torch.save`` file, or a packed ``.safetensors`` file. An ``.onnx`` model with its
+            external data beside it, an ``.ort`` model (converted by ONNX Runtime), or a ``.tflite`` model. A file of
+            word vectors, or the folder of a model2vec or transformers model.
         verify: Also read the tables and compare their SHA-256 with the one from the time of writing. A saved program
             has a checksum on every member instead, which is always compared.
         reading: Options for reading word vectors whose files do not state them.
@@ -90,7 +90,7 @@ def _inspector(path: Path) -> Inspector:
     if is_onnx(start):
         return _onnx
     by_suffix = {".onnx": _onnx, ".tflite": _tflite, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
-    suffix = path.suffix.lower()  # its first bytes are damaged: the reader for its suffix reports where
+    suffix = path.suffix.lower()  # the first bytes are damaged: the reader for the suffix reports where
     kind = kind_in(path) if suffix in by_suffix or start[0] == _FIRST_FIELD else None
     if kind is not None and start[:2] != _GZIP:
         raise BadInputError(f"{path}: {kind}")

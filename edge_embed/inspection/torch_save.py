@@ -64,7 +64,7 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
     """
     with _archive(path) as archive:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-        is_script = "constants.pkl" in members  # its code is compressed
+        is_script = "constants.pkl" in members  # the code of a script is compressed
         if not is_script and any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
             raise _damaged(path, "a member is compressed, which torch.save never does")
         if members["data.pkl"].file_size > _MAX_PICKLE_BYTES:

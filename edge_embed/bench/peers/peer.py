@@ -16,7 +16,7 @@ class Answering(Contender, Protocol):
     """Contender whose results can be compared."""
 
     def results(self) -> Results:
-        """Return the results of the last call; empty for a contender without numbers, which are not compared then."""
+        """Return the results of the last call; empty for a contender without numbers, which is not compared."""
 
 
 Bind = Callable[[Feeds, int], Answering]

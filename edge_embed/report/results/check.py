@@ -181,8 +181,8 @@ class CheckReport(Shown):
     def exit_code(self) -> int:
         """Return the code of the most severe outcome.
 
-        It is 3 if parity failed, else 4 if a size failed, else 5 if latency failed, else 1 if a required check did not
-        run, else 0.
+        The first that applies decides: 3 for failed parity, 4 for a failed size, 5 for failed latency, 1 for a required
+        check that did not run. Without any of them, the code is 0.
         """
         failed = {finding.requirement for finding in self.findings if finding.status == "failed"}
         missing = any(finding.is_missing for finding in self.findings)

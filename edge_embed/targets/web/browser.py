@@ -20,7 +20,7 @@ _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = [
     "--headless=new",
     "--disable-gpu",
-    "--disable-dev-shm-usage",  # it is small in containers
+    "--disable-dev-shm-usage",  # /dev/shm is small in containers
     # Only our page is loaded: no first run, no updates, and no host name is resolved but that of this machine.
     *"--no-first-run --no-default-browser-check --disable-background-networking --disable-component-update".split(),
     *"--disable-default-apps --disable-extensions --disable-sync --no-pings --no-proxy-server".split(),
