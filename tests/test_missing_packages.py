@@ -1,6 +1,6 @@
 """Missing packages of extras: code that needs none of them works, and all other code names the extra to install.
 
-The packages are hidden from the import system of another process; `test_packaging.py` tests an environment without them.
+The packages are hidden from the imports of another process; `test_packaging.py` tests an environment without them.
 """
 
 import json
