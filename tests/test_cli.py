@@ -286,7 +286,7 @@ def test_the_exported_file_needs_nothing_of_the_model(exported: Path) -> None:
     np.testing.assert_array_equal(with_library, without)
 
 
-@pytest.mark.parametrize("command", ["doctor", "export"])
+@pytest.mark.parametrize("command", ["doctor", pytest.param("export", marks=pytest.mark.slow)])
 def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, command: str) -> None:
     """ONNX Runtime 1.31 leaves a file there when it is loaded, for what it sends to its makers."""
     temporary = tmp_path / "temporary"

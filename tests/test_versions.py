@@ -29,7 +29,7 @@ def test_the_range_of_a_package_is_stated_in_the_readme_and_has_two_tested_versi
     text = declared(name)
     requirement = Requirement(text)
     lowest, newest = chosen("lowest")[name], chosen("newest")[name]
-    assert f"| {name} | `{text.removeprefix(name)}` |" in (ROOT / "README.md").read_text("utf-8")
+    assert f"| {name} | `{text.removeprefix(name)}` |" in (ROOT / "docs" / "install.md").read_text("utf-8")
     assert lowest < newest
     assert requirement.specifier.contains(lowest)
     assert requirement.specifier.contains(newest)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 # Of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
-    "How MODEL is read": ["declared", "factory", "weights", "allow_pickle"],
-    "Where MODEL is a file of vectors": ["has_tokens", "tokens_from", "encoding_errors", "drop_duplicates"],
+    "Reading MODEL": ["declared", "factory", "weights", "allow_pickle"],
+    "Reading a file of vectors": ["has_tokens", "tokens_from", "encoding_errors", "drop_duplicates"],
 }
 
 
@@ -89,16 +89,16 @@ def model_options(command: Command) -> Command:
         "declared",
         multiple=True,
         metavar="NAME:DTYPE[DIM,...]",
-        help="An input of a plain torch.save file, such as ids:int64[batch,seq].",
+        help="Input of a plain torch.save file, such as ids:int64[batch,seq].",
     )
     @click.option(
         "--model",
         "factory",
         metavar="PACKAGE.MODULE:FUNCTION",
-        help="For a state_dict: your function that makes its model. Needs --input.",
+        help="state_dict: your function that returns its model. Requires --input.",
     )
-    @click.option("--weights", metavar="PATH", help="For a checkpoint: where its weights are, such as ema.module.")
-    @click.option("--allow-pickle", is_flag=True, help="Load by unpickling. This runs code from the file.")
+    @click.option("--weights", metavar="PATH", help="Checkpoint: path of its weights, such as ema.module.")
+    @click.option("--allow-pickle", is_flag=True, help="Load by unpickling, which runs code from the file.")
     @reading_options
     @wraps(command)
     def with_load(
@@ -122,24 +122,22 @@ def reading_options(command: Command) -> Command:
         "--tokens/--no-tokens",
         "has_tokens",
         default=None,
-        help="For word vectors: whether a token stands before the numbers of each row. [as the file shows]",
+        help="Whether each row begins with a token. [detected]",
     )
     @click.option(
         "--tokens-from",
         type=FILE,
         metavar="FILE",
-        help="For vectors without tokens: those of their rows, a line each, metadata.tsv or JSON.",
+        help="Tokens of the rows: lines, metadata.tsv or JSON.",
     )
     @click.option(
         "--encoding-errors",
         type=click.Choice(["strict", "replace", "skip"]),
         default="strict",
         show_default=True,
-        help="For word vectors: of a token that is no UTF-8; skip leaves its row out.",
+        help="Handling of tokens that are not UTF-8; skip drops the row.",
     )
-    @click.option(
-        "--drop-duplicates", is_flag=True, help="For word vectors: leave out all rows whose token came before."
-    )
+    @click.option("--drop-duplicates", is_flag=True, help="Drop every row whose token has occurred before.")
     @wraps(command)
     def with_reading(
         *,

@@ -64,8 +64,8 @@ def check_places(places: Iterable[Path | None], *, force: bool) -> None:
 def output_options(command: Command) -> Command:
     """``--json`` and ``--quiet``, which become the first argument."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Only the result, as JSON, on stdout.")
-    @click.option("--quiet", "-q", is_flag=True, help="No progress, and no report unless --json.")
+    @click.option("--json", "as_json", is_flag=True, help="Print only the result, as JSON, on stdout.")
+    @click.option("--quiet", "-q", is_flag=True, help="Print no progress, and no report except with --json.")
     @wraps(command)
     def with_output(*, as_json: bool, quiet: bool, **given: Any) -> None:
         command(Output(as_json, quiet), **given)
