@@ -1,6 +1,7 @@
 """The fixture ``edge_embed`` in a test of the user's own, with the plugin as pytest finds it."""
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,7 +86,10 @@ def test_nothing_wrong_becomes_the_baseline(project: Project, run_pytest: Run) -
     assert "baseline.json" not in project.names
 
 
-def test_torch_traces_nothing_for_the_sake_of_the_log_that_pytest_keeps(project: Project, run_pytest: Run) -> None:
+def test_torch_traces_nothing_for_the_sake_of_the_log_that_pytest_keeps(
+    project: Project, run_pytest: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(logging.getLogger("torch.__trace"), "addHandler")  # of conftest.py, which does so everywhere
     (project.folder / "test_model.py").write_text(TEST + "    assert False, 'the log is shown'\n")
     done = run_pytest()
     assert "the log is shown" in done.stdout.str()
