@@ -8,12 +8,15 @@ import os
 # More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
 # variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# torch takes longer to look an operator up in its cache than to compute it again; traces need neither.
+os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 # pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
 import copy
 import functools
 import gc
+import logging
 import typing
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +29,10 @@ from hypothesis import settings
 # No deadline: shared machines stall, and a stall is no failure. Derandomised: a red run can be repeated.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+# pytest would give it a handler in each test, and torch writes hundreds of records of each trace where it has any.
+logging.getLogger("torch.__trace").addHandler = lambda hdlr: None  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session", autouse=True)
