@@ -1,4 +1,4 @@
-"""What lies in the folder of a transformers model beside its weights, and is no part of the program made of it."""
+"""Files in the folder of a transformers model that its program does not contain: tokenizer and pooling."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 def folder_left_out(folder: Path) -> tuple[LeftOut, ...]:
-    """The files of a folder that the program has nothing of, with what they are for."""
+    """Return the files of a folder that the program does not contain, with their purpose."""
     return (*_tokenizer(folder), *_steps(folder))
 
 
@@ -34,7 +34,7 @@ def _tokenizer(folder: Path) -> Iterator[LeftOut]:
 
 
 def _steps(folder: Path) -> Iterator[LeftOut]:
-    """What sentence-transformers computes with the outputs of a model."""
+    """Yield the steps that sentence-transformers applies to the outputs of a model."""
     try:
         steps: Any = json.loads(read_whole(folder / _MODULES, _MOST_JSON, f"a {_MODULES}"))
     except (OSError, ValueError, RecursionError, BadInputError):

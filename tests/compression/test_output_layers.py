@@ -92,7 +92,7 @@ class OneWeight(nn.Module):
 
 
 @pytest.mark.parametrize("compute", [nn.functional.normalize, lambda w: w[1:]], ids=["normalize", "slice"])
-def test_a_table_that_shares_its_weight_with_an_output_layer_is_compressed_with_it(tmp_path, compute):
+def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, compute):
     model = OneWeight(compute)
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     rows, head = "words.weight", "words.weight_2"

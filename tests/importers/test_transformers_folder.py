@@ -307,9 +307,7 @@ def with_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [bert, llama])
-def test_a_folder_with_its_tokenizer_is_a_model_and_tells_what_is_left_out(
-    make: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[[], Any], tmp_path: Path) -> None:
     make().save_pretrained(tmp_path)
     with_tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{}")
@@ -334,7 +332,7 @@ def test_pooling_behind_a_model_is_told_of_as_left_out(folder: Path, tmp_path: P
         assert not workflow.load(path).facts.left_out
 
 
-def test_a_damaged_file_beside_a_tokenizer_is_called_damaged(folder: Path, tmp_path: Path) -> None:
+def test_damaged_file_beside_tokenizer_is_called_damaged(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     with_tokenizer(path)
     weights = path / "model.safetensors"

@@ -66,7 +66,7 @@ def test_output_layer_without_tables_is_compressed_when_named(tmp_path: Path) ->
     ([make_node("Neg", ["w"], ["other"])], {}),
     ([make_node("Slice", ["w", "zero", "half"], ["other"])], {"zero": np.array([0]), "half": np.array([ROWS // 2])}),
 ], ids=["Neg", "Slice"])  # fmt: skip
-def test_a_table_of_one_constant_with_an_output_layer_goes_with_it_by_both_names(
+def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
     nodes: list[NodeProto], tensors: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
