@@ -28,7 +28,9 @@ def read_safetensors(path: Path, tables: Collection[str]) -> Vectors:
     try:
         with safe_open(path, framework="pt") as file:
             _check_metadata(file.metadata() or {})
-            key = _chosen(_found(file), tables)
+            found = _found(file)
+            _check_any(found, file)
+            key = _chosen(found, tables)
             table = file.get_tensor(key)
     except (SafetensorError, OSError) as error:
         raise BadInputError(f"is damaged or no safetensors file: {error!s:.300}") from error
@@ -59,10 +61,19 @@ def _found(file: Any) -> dict[str, str]:
     return found
 
 
+def _check_any(found: dict[str, str], file: Any) -> None:
+    if found:
+        return
+    stored = {key: file.get_slice(key) for key in list(file.keys())[:_LISTED]}
+    shown = ", ".join(f"{key:.80} ({one.get_dtype()} {one.get_shape()})" for key, one in stored.items())
+    raise BadInputError(
+        f"has no tensor of two dimensions in {', '.join(_TYPES)}: expected a table of vectors, got {shown or 'none'}; "
+        "save the table as float32"
+    )
+
+
 def _chosen(found: dict[str, str], tables: Collection[str]) -> str:
     shown = ", ".join(list(found)[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
-    if not found:
-        raise BadInputError(f"has no tensor of two dimensions in {', '.join(_TYPES)}: expected a table of vectors")
     if not tables and len(found) > 1:
         raise BadInputError(
             f"has {len(found)} tables, expected the name of one (--module NAME of compress and bench): {shown}; or, "

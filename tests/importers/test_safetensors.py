@@ -65,6 +65,12 @@ def test_file_without_table_is_refused(tmp_path):
         load(tmp_path, {"bias": torch.ones(3), "ids": torch.ones(2, 2, dtype=torch.int64)})
 
 
+@pytest.mark.parametrize(("dtype", "shown"), [(torch.float8_e4m3fn, "F8_E4M3"), (torch.float64, "F64")])
+def test_table_in_another_type_is_named_with_its_type(tmp_path, dtype, shown):
+    with pytest.raises(BadInputError, match=rf"got words.weight \({shown} \[4, 3\]\); save the table as float32"):
+        load(tmp_path, {"words.weight": TABLE.to(dtype)})
+
+
 def test_packed_tables_are_refused_as_compressed(tmp_path):
     packed = PackedDPQ.from_codes(torch.zeros(4, 2, dtype=torch.int64).numpy(), torch.ones(2, 3, 2).numpy())
     save_tables(tmp_path / "t.safetensors", {"words": packed})

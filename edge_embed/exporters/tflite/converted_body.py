@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.exporters.tflite.cut_tables import CutProgram
+from edge_embed.exporters.tflite.dense_bag import DENSE_BAGS
 from edge_embed.exporters.tflite.signatures import not_at
 from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
@@ -27,7 +28,7 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
 
     Args:
         cut: the program.
-        body: the body of the program; its recurrent layers are unrolled in place.
+        body: the body of the program; its recurrent layers are unrolled and its dense bags expressed in place.
         signatures: sizes of the dynamic dimensions, by the name of the signature.
 
     Raises:
@@ -35,7 +36,7 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
         EdgeEmbedError: litert-torch is not installed.
     """
     converter: Any = _load_converter()
-    _unroll_recurrence(body)
+    _replace_operators(body)
     for name, sizes in signatures.items():
         converter = converter.signature(name, body, sample_arguments(cut, sizes))
     try:
@@ -88,11 +89,11 @@ class _GivenValues(ProgramInterpreter):
         return result
 
 
-def _unroll_recurrence(body: ProgramModule) -> None:
-    """Unroll recurrent layers step by step, as every length is fixed here."""
+def _replace_operators(body: ProgramModule) -> None:
+    """Unroll recurrent layers step by step, as every length is fixed here, and express bags of dense tables."""
     plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
     for node in body.graph.nodes:
-        node.target = plain.get(node.target, node.target)
+        node.target = (plain | DENSE_BAGS).get(node.target, node.target)
 
 
 def _load_converter() -> Any:
