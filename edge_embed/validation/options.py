@@ -145,19 +145,19 @@ class ValidationOptions:
         """
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
-    def for_weights(self, half: bool, half_outputs: Iterable[str] = ()) -> Self:
+    def for_weights(self, half: bool, half_scales: Mapping[str, float] = MappingProxyType({})) -> Self:
         """Return options whose missing tolerances are filled according to the types of weights and outputs.
 
         Args:
             half: whether some weights are float16.
-            half_outputs: outputs that depend on a float16 computation, whatever the type of the weights.
+            half_scales: scales of outputs that depend on a float16 computation, whatever the type of the weights.
         """
         atol, rtol = (HALF_ATOL, HALF_RTOL) if half else (DEFAULT_ATOL, DEFAULT_RTOL)
-        names = tuple(half_outputs)
+        half_atol = {name: HALF_ATOL * scale for name, scale in half_scales.items()}
         return replace(
             self,
-            atol=self.atol.or_else(atol, dict.fromkeys(names, HALF_ATOL)),
-            rtol=self.rtol.or_else(rtol, dict.fromkeys(names, HALF_RTOL)),
+            atol=self.atol.or_else(atol, half_atol),
+            rtol=self.rtol.or_else(rtol, dict.fromkeys(half_scales, HALF_RTOL)),
         )
 
     def check_outputs(self, names: Iterable[str]) -> None:

@@ -45,7 +45,7 @@ from edge_embed.validation import latency, model_inputs, model_paths, optimized_
 from edge_embed.validation.as_exported import compare_with_export
 from edge_embed.validation.cases import choose_cases, save_worst
 from edge_embed.validation.exported_file import ExportedModel
-from edge_embed.validation.float16_outputs import half_outputs
+from edge_embed.validation.float16_outputs import half_scales
 from edge_embed.validation.options import Tolerance, ValidationOptions
 from edge_embed.validation.submodel import Submodel, copy_tensors, cut_out
 from edge_embed.validation.table_call import TableCall
@@ -91,7 +91,7 @@ def validate_export(
     """
     options.check_outputs(program.output_names)
     half = any(map(_is_half, lowered.program.module.buffers()))
-    chosen = options.for_weights(half, half_outputs(program))
+    chosen = options.for_weights(half, half_scales(program))
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return Validation(program, lowered, onnx_path, chosen, progress, Path(folder)).run()
 

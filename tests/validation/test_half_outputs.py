@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import edge_embed
 from edge_embed.program.load import capture_program
-from edge_embed.validation.float16_outputs import half_outputs
+from edge_embed.validation.float16_outputs import half_outputs, half_scales
+from edge_embed.validation.options import ValidationOptions
 
 IDS = torch.tensor([[1, 2, 3]])
 
@@ -66,3 +67,49 @@ def test_autocast_export_of_float32_model_passes(exported, dtype: torch.dtype, a
 
 def test_tolerance_from_option_applies_to_all_outputs(exported) -> None:
     assert not edge_embed.validate(*exported(torch.float16), atol=1e-9, rtol=1e-9, iterations=0).passed
+
+
+class Cancelling(nn.Module):
+    """Logits in float16, whose summands cancel in some of them."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.words = edge_embed.DPQEmbedding(rows, width, 16, 16).freeze()
+        self.weight = nn.Parameter(torch.randn(300, width))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return nn.functional.linear(torch.sin(self.words(ids) * 9).half(), self.weight.half()).float()
+
+
+@pytest.mark.parametrize(("rows", "width"), [(300, 64), (200, 128)])
+def test_half_scales_of_large_outputs_are_their_root_mean_square(rows: int, width: int) -> None:
+    program = capture_program(Cancelling(rows, width), IDS)
+    (output,) = program.run(IDS)
+    assert half_scales(program) == {"output": pytest.approx(float(output.double().square().mean().sqrt()))}
+    atol = ValidationOptions().for_weights(half=False, half_scales=half_scales(program)).atol
+    assert atol.of("output") == pytest.approx(1e-3 * half_scales(program)["output"])
+    assert atol.of("another") == 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_half_outputs_of_float16_table_follow_the_type_of_its_rows(dtype: torch.dtype) -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = edge_embed.DPQEmbedding(300, 64, 16, 16).freeze().to(dtype)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return torch.tanh(self.words(ids)).float()
+
+    expected = ("output",) if dtype == torch.float16 else ()
+    assert half_outputs(capture_program(Rows(), IDS)) == expected
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.0])
+def test_half_scales_of_small_outputs_are_one(factor: float) -> None:
+    class Small(Cancelling):
+        def forward(self, ids: Tensor) -> Tensor:
+            return super().forward(ids) * factor
+
+    assert half_scales(capture_program(Small(300, 64), IDS)) == {"output": 1.0}

@@ -34,7 +34,7 @@ from edge_embed.targets.catalog import make_targets
 from edge_embed.targets.target import NotRunError, RunOptions, Subject, Target
 from edge_embed.targets.tflite.runtimes import TARGETS, WAYS
 from edge_embed.validation.cases import choose_cases, save_worst
-from edge_embed.validation.float16_outputs import half_outputs
+from edge_embed.validation.float16_outputs import half_scales
 from edge_embed.validation.machine import machine
 from edge_embed.validation.model_inputs import ModelCase
 from edge_embed.validation.model_paths import compare_lowered, compare_target
@@ -66,7 +66,7 @@ def validate_tflite(
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
     half = any(weight.dtype == torch.float16 for weight in lowered.program.module.buffers())
-    chosen = options.for_weights(half, half_outputs(program))
+    chosen = options.for_weights(half, half_scales(program))
     with limit_steps(options.time_limit):
         return Validation(program, lowered, path, chosen, progress).run()
 
