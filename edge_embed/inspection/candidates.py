@@ -1,5 +1,6 @@
 """Matrices of a checkpoint that may be tables, judged by shape; only the model defines their use."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,6 @@ def note_of(path: Path, found: list[DenseInfo]) -> str:
     packed = sum(table.stored_bytes for table in found) // _RATIO
     return (
         f"may be tables, by their shapes: {names}. If rows of them are looked up, they take {packed:,} bytes after "
-        f"edge-embed compress {path} -o small.pt --ratio {_RATIO} --model package.module:function "
+        f"edge-embed compress {shlex.quote(str(path))} -o small.pt --ratio {_RATIO} --model package.module:function "
         "--input NAME:DTYPE[SIZES]"
     )

@@ -1,10 +1,14 @@
 """`inspect` of files of weights lists the matrices that may be tables, and the command that compresses them."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 import edge_embed
+from edge_embed.inspection.candidates import note_of
 
 
 def weights():
@@ -45,3 +49,9 @@ def test_inspect_of_weights_without_tall_matrices_lists_none(tmp_path, content):
     report = edge_embed.inspect(tmp_path / "weights.pt")
     assert report.dense == []
     assert len(report.notes) == 1
+
+
+@pytest.mark.parametrize("name", ["a model.pt", "it's.pt"])
+def test_note_of_path_with_special_characters_quotes_it_for_the_shell(name: str) -> None:
+    words = shlex.split(note_of(Path(name), []).partition("after ")[2])
+    assert words[:3] == ["edge-embed", "compress", name]
