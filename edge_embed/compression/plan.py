@@ -88,7 +88,7 @@ class Plan:
         return replace(self, budget=None, ratio=dense_bytes / self.budget)
 
     def most_bytes(self, dense_bytes: int) -> int:
-        """Return the largest allowed size of a packed table in bytes: by its ratio, or 1 below that of the dense one."""
+        """Return the largest allowed size of a packed table in bytes: by its ratio, or 1 below the dense size."""
         return dense_bytes - 1 if self.ratio is None else max(1, int(dense_bytes / self.ratio))
 
     def is_met(self, found: Fidelity) -> bool:
