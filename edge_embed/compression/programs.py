@@ -9,7 +9,7 @@ from torch import nn
 from edge_embed.compression.job import Job
 from edge_embed.compression.modules import model_tables, replaced
 from edge_embed.compression.packed_nodes import with_packed
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, SizeError
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.lowering.dense_tables import UsedTables, program_tables
 from edge_embed.lowering.graph import CALLS
@@ -65,8 +65,15 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
     small = with_packed(program, stored)
-    report = CompressReport(reports, _nbytes(program.module), _nbytes(small.module), source=program.facts)
-    return CompressedProgram(small, report)
+    before, after = _nbytes(program.module), _nbytes(small.module)
+    if after >= before:  # tables that stay are stored in place of the weights they are computed from
+        left = [f"{each.name} ({each.reason})" for each in reports if each.reason]
+        remedy = f"tables of the same weights stay, name these too: {'; '.join(left)}" if left else "use smaller sizes"
+        raise SizeError(
+            f"{', '.join(stored)}: the whole model would take {after:,} bytes, expected fewer than the {before:,} it "
+            f"takes: {remedy}"
+        )
+    return CompressedProgram(small, CompressReport(reports, before, after, source=program.facts))
 
 
 def _without_lookups(tables: Iterable[FoundTable]) -> str:

@@ -23,7 +23,7 @@ from edge_embed.compression.onnx.loop_carried import take_from_around
 from edge_embed.compression.onnx.obstacles import held_bytes, obstacles
 from edge_embed.compression.onnx.table_uses import Use, View
 from edge_embed.errors import BadInputError
-from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.found_table import FoundTable, check_some
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,17 +96,20 @@ def in_company(tables: Iterable[OnnxTable], named: Collection[str]) -> list[Onnx
     """Return the tables; those that cannot be replaced alone get a reason to stay dense.
 
     Raises:
-        BadInputError: such a table was named by the user.
+        BadInputError: the user named such a table, or no table is left.
     """
     result = list(tables)
     while True:
         free = {table.name for table in result if not table.reason}
         stuck = [table for table in result if not table.reason and not free.issuperset(table.company)]
         if not stuck:
+            check_some(result)
             return result
         for table in stuck:
             others = ", ".join(table.company)
-            reason = f"is cut out of the constant {table.constant!r:.200} as {others}: give the names of all of them"
+            options = " ".join(f"--module {name}" for name in (table.name, *table.company))
+            what = f"is cut out of the constant {table.constant!r:.200} as {others}"
+            reason = f"{what}: give the names of all of them ({options})"
             if table.name in named:
                 raise BadInputError(f"{table.name}: {reason}")
             result[result.index(table)] = replace(table, reason=reason)

@@ -15,10 +15,10 @@ there are three ways:
   with a 0/1 matrix repeats each byte for its values.
 - Otherwise a code is one index into the values.
 
-Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to each
-code j that it overlaps. At most 3 bytes overlap a code, so the sum is exact in float32. Fractions and bits beyond the
-mask belong to the neighbours. Codes are clamped if the bits can hold more than the number of codes. Zeros are scattered
-only into the rows of padding ids; without padding a session removes this step, because it folds conditions on
+Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to
+each code j that it overlaps. At most 3 bytes overlap a code, so the sum is exact in float32. Fractions and bits beyond
+the mask belong to the neighbours. Codes are clamped if the bits can hold more than the number of codes. Zeros are
+scattered only into the rows of padding ids; without padding a session removes this step, because it folds conditions on
 attributes. ``Gather`` refuses ids from n on; negative ids, which would count from the end, are mapped to row n.
 
 int8 values are selected as int8; the selected rows become floats and are multiplied with the scales of their groups.
