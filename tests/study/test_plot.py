@@ -41,7 +41,7 @@ def test_changes_plot_counts_steps_between_checkpoints(tmp_path):
     assert "1200" in texts(tmp_path / "changes.svg")
 
 
-def test_search_plot_shows_anchors_over_steps_and_losses(tmp_path, monkeypatch):
+def test_search_plot_shows_anchors_over_steps_and_loss_over_anchors(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="matplotlib draws, the extra `bench` has it")
     drawn = []
     monkeypatch.setattr(plot, "_write", lambda figure, path, force: drawn.append(figure))
