@@ -33,5 +33,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_custom_sections = ["Shape"]
 napoleon_use_ivar = True  # attributes of a dataclass are described once
 python_use_unqualified_type_names = True

@@ -26,10 +26,11 @@ from edge_embed.report.views.markdown.blocks import join, table
 _NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
-*less dense*: the difference within a seed. *at equal bytes*: what the dense model of the same seed loses or gains on
-the method when its table is cut down to as many bytes afterwards, by a matrix of low rank, by product quantisation
-weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median processor time of
-training steps of an epoch, drawn at random, relative to the dense model with Adam, in turns."""
+*less dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
+after post-training compression of its table to as many bytes, less the score of the method. That compression is a
+low rank (svd), product quantisation weighted by frequency (pq) or TT-SVD (tt). A cell is empty if the smallest setting
+needs more bytes. *step* is the median processor time of training steps, relative to the dense model with Adam. Steps
+are drawn at random from an epoch and timed in turns."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 

@@ -26,7 +26,7 @@ import edge_embed
 from edge_embed.report.views.markdown.blocks import join, table
 
 _BUILD = Path(__file__).parents[1] / "build" / "defaults"
-_NOTE = "Means over the seeds with 95 % intervals (Student's t); *difference*: from the default, within a seed."
+_NOTE = "Means over the seeds with 95 % intervals (Student's t). *difference* is that from the default within a seed."
 
 
 def _bag(layer: Callable[..., nn.Module], *sizes: int, **options: object) -> MakeTable:

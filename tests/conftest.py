@@ -8,14 +8,19 @@ import os
 # More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
 # variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# torch takes longer to look an operator up in its cache than to compute it again; traces need neither.
+os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 # pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
 import copy
 import functools
 import gc
+import logging
 import typing
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +29,10 @@ from hypothesis import settings
 # No deadline: shared machines stall, and a stall is no failure. Derandomised: a red run can be repeated.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+# pytest would give it a handler in each test, and torch writes hundreds of records of each trace where it has any.
+logging.getLogger("torch.__trace").addHandler = lambda hdlr: None  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -107,7 +116,7 @@ def _same_input_same_result() -> Iterator[None]:
     from edge_embed.exporters.tflite import whole_model
     from edge_embed.gate import base_latency
     from edge_embed.targets.tflite.runtimes import OpenedModel
-    from edge_embed.validation import as_exported, expected_export, sizes
+    from edge_embed.validation import as_exported, expected_export, optimized_session, sizes
 
     from .once import (
         built_before,
@@ -118,6 +127,7 @@ def _same_input_same_result() -> Iterator[None]:
         same_model_run_once,
         same_program_written_once,
         same_session_measured_once,
+        same_structure_optimized_once,
     )
 
     with pytest.MonkeyPatch.context() as patch:
@@ -127,6 +137,7 @@ def _same_input_same_result() -> Iterator[None]:
         patch.setattr(expected_export, "build_model", built_before)
         patch.setattr(characters._Kinds, "all", characters_sorted_once)
         patch.setattr(characters, "_normalized", characters_normalized_once)
+        patch.setattr(optimized_session, "optimize_all", same_structure_optimized_once)
         patch.setattr(sizes, "measure_fresh", same_session_measured_once)
         patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)
@@ -134,28 +145,45 @@ def _same_input_same_result() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _litert_runs_here() -> Iterator[None]:
-    """Run LiteRT in this process: each validation would start two more. Tests of time limits still start processes."""
+def _tflite_runs_without_imports() -> Iterator[None]:
+    """LiteRT runs models in this process, tflite-runtime in forked ones: a validation would start six that import it.
+
+    Time limits and what fails there still need one.
+    """
     from edge_embed.quiet import quiet_stderr
     from edge_embed.targets.target import RunFailedError, RunOptions
     from edge_embed.targets.tflite import runtimes, worker
 
-    start = runtimes.run_program
+    from .forked_worker import ForkedWorkers
 
-    def run_here(command: list[Any], time_limit: float, **options: Any) -> str:
-        if command[1:3] != ["-P", worker.__file__] or time_limit < RunOptions.time_limit:
-            return start(command, time_limit, **options)
-        model, folder, iterations, threads, *delegate = command[3:]
+    start, forked = runtimes.run_program, ExitStack()
+
+    @functools.cache
+    def workers(python: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> ForkedWorkers:
+        return forked.enter_context(ForkedWorkers(python, dict(variables), worker.__file__))
+
+    def run(command: list[Any], time_limit: float, *, environment: dict[str, str], what: str) -> str:
+        at = command.index(worker.__file__) if worker.__file__ in command else 0
+        python, arguments = command[:at], list(map(str, command[at + 1 :]))
+        if not at or time_limit < RunOptions.time_limit:
+            pass
+        elif python[1:] == ["-P"]:
+            run_here(*arguments, what=what)
+            return ""
+        elif workers(tuple(python), tuple(environment.items())).is_done(arguments):
+            return ""
+        return start(command, time_limit, environment=environment, what=what)
+
+    def run_here(model: str, folder: str, iterations: str, threads: str, *delegate: str, what: str) -> None:
         try:
             with quiet_stderr():
-                worker.main(str(model), folder, int(iterations), int(threads), *map(str, delegate))
+                worker.main(model, Path(folder), int(iterations), int(threads), *delegate)
         except (Exception, SystemExit) as error:
             name = "" if isinstance(error, SystemExit) else f"{type(error).__name__}: "
-            raise RunFailedError(f"{options['what']} ended with status 1: {name}{error}") from error
-        return ""
+            raise RunFailedError(f"{what} ended with status 1: {name}{error}") from error
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtimes, "run_program", run_here)
+    with forked, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtimes, "run_program", run)
         yield
 
 

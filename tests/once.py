@@ -21,17 +21,23 @@ from edge_embed.exporters.tflite.converted_body import convert_body
 from edge_embed.exporters.tflite.cut_tables import CutProgram
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramModule, Sizes
+from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
+from edge_embed.validation import paths
 from edge_embed.validation.expected_export import Written, written_by_export
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.fresh_process import Fresh, measure_fresh
+from edge_embed.validation.optimized_session import Optimized, optimize_all
 
 _MOST = 32  # results that are kept
-_MOST_BYTES = 1 << 20  # of weights: results of larger models are not kept
+_MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
+_FEW_BYTES = 128  # of a constant, which the optimiser may look at
 
 _written: OrderedDict[str, Written] = OrderedDict()
 _built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
+_optimized: OrderedDict[str, list[Optimized]] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
 _converted: OrderedDict[str, bytes] = OrderedDict()
@@ -96,6 +102,22 @@ def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh
         digest.update(file.read_bytes())
     digest.update(_feeds_in_bytes(feeds))
     return _remembered(_measured, digest.hexdigest(), lambda: measure_fresh(path, library, feeds))
+
+
+def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
+    """`optimize_all`, once for files that differ in the numbers of their tables and weights alone."""
+    structure, large = ModelProto(), []
+    structure.CopyFrom(exported.proto)
+    for tensor in structure.graph.initializer:
+        if len(tensor.raw_data) > _FEW_BYTES:
+            large.append(len(tensor.raw_data))
+            tensor.ClearField("raw_data")
+    sizes = [(file.name, file.stat().st_size) for file in exported.files[1:]]
+    digest = hashlib.sha256(structure.SerializeToString(deterministic=True))
+    digest.update(repr((large, sizes, paths.missing_library() or get_library_path())).encode())
+    if any(found.problem for found in _optimized.get(digest.hexdigest(), ())):
+        return optimize_all(exported)  # which says where the file is
+    return _remembered(_optimized, digest.hexdigest(), lambda: optimize_all(exported))
 
 
 def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, SizeError
 
 IDS = torch.zeros(2, 3, dtype=torch.int64)
 HIDDEN = torch.zeros(2, 8)
@@ -78,3 +78,30 @@ def test_linear_layer_that_is_whole_model_is_named_linear(tmp_path):
         ):
             edge_embed.compress(source, "rows", bits=4)
         assert edge_embed.compress(source, "rows", bits=4, modules="linear").report.tables[0].name == "linear"
+
+
+class OneWeight(nn.Module):
+    """Rows of what is computed from a weight, and scores by the weight itself."""
+
+    def __init__(self, compute):
+        super().__init__()
+        self.words, self.compute = nn.Embedding(90, 32), compute
+
+    def forward(self, ids):
+        return nn.functional.linear(nn.functional.embedding(ids, self.compute(self.words.weight)), self.words.weight)
+
+
+@pytest.mark.parametrize("compute", [nn.functional.normalize, lambda w: w[1:]], ids=["normalize", "slice"])
+def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, compute):
+    model = OneWeight(compute)
+    path = edge_embed.save(model, tmp_path / "model.pt", IDS)
+    rows, head = "words.weight", "words.weight_2"
+    with pytest.raises(BadInputError, match=rf"aten.linear.default takes .*\(--module {rows} --module {head}\)"):
+        edge_embed.compress(path, "rows", bits=8)
+    with pytest.raises(SizeError, match=rf"{head}: the whole model would take .*name these too: {rows}"):
+        edge_embed.compress(path, "rows", bits=8, modules=[head])
+    compressed = edge_embed.compress(path, "rows", bits=8, modules=[rows, head])
+    assert reasons(compressed) == {rows: "", head: ""}
+    assert compressed.report.compressed_bytes < 90 * 32 * 4
+    ids = torch.tensor([[0, 7, 88]])
+    torch.testing.assert_close(compressed.model.run(ids)[0], model(ids), atol=0.1, rtol=0.01)

@@ -1,6 +1,7 @@
 """The fixture ``edge_embed`` in a user's own test, with the plugin as pytest finds it."""
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,7 +86,10 @@ def test_failing_state_never_becomes_baseline(project: Project, run_pytest: Run)
     assert "baseline.json" not in project.names
 
 
-def test_pytest_log_does_not_enable_torch_traces(project: Project, run_pytest: Run) -> None:
+def test_pytest_log_does_not_enable_torch_traces(
+    project: Project, run_pytest: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(logging.getLogger("torch.__trace"), "addHandler")  # set by tests/conftest.py
     (project.folder / "test_model.py").write_text(TEST + "    assert False, 'the log is shown'\n")
     done = run_pytest()
     assert "the log is shown" in done.stdout.str()

@@ -297,3 +297,45 @@ def test_configuration_that_is_not_json_object_is_refused(folder: Path, tmp_path
     (model / "config.json").write_text(content)
     with pytest.raises(BadInputError, match=r"config\.json"):
         load_foreign(model)
+
+
+def with_tokenizer(folder: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    tokens = {f"w{number}": number for number in range(SMALL["vocab_size"])}
+    Tokenizer(models.WordLevel(tokens, unk_token="w0")).save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("make", [bert, llama])
+def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[[], Any], tmp_path: Path) -> None:
+    make().save_pretrained(tmp_path)
+    with_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    report = inspect_file(tmp_path)
+    assert report.kind == "transformers"
+    (left_out,) = report.source.left_out
+    assert left_out.what == "tokenizer"
+    assert left_out.nbytes == (tmp_path / "tokenizer.json").stat().st_size + 2
+    assert "tokenizer.json, tokenizer_config.json: keep it beside" in left_out.reason
+    assert "export --tokenizer tokenizer.json" in left_out.reason
+
+
+def test_pooling_behind_a_model_is_told_of_as_left_out(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    kinds = ["models.Transformer", "models.Pooling", "models.Normalize"]
+    (path / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.{kind}"} for kind in kinds]))
+    program = load_foreign(path)
+    assert program is not None
+    assert [left.what for left in program.facts.left_out] == ["Pooling, Normalize"]
+    for broken in ("{", "[[]]", "[1, 2]", '{"a": 1}'):
+        (path / "modules.json").write_text(broken)
+        assert not workflow.load(path).facts.left_out
+
+
+def test_damaged_file_beside_tokenizer_is_called_damaged(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    with_tokenizer(path)
+    weights = path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(BadInputError, match=r"model\.safetensors"):
+        load_foreign(path)
