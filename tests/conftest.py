@@ -8,8 +8,6 @@ import os
 # Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
 # inherit it. Before torch is imported, by whatever comes below.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# What torch keeps of operators takes longer to check than to compute again; the traces of the package do without too.
-os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 # Processes of pytest-xdist have a width, which commands would break their lines at.
 os.environ.pop("COLUMNS", None)
 

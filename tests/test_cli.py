@@ -298,6 +298,7 @@ def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, comm
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_the_runtime_is_left_as_it_is_in_the_users_own_process() -> None:
     code = "import os; before = dict(os.environ); import edge_embed.workflow; assert dict(os.environ) == before"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

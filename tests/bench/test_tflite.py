@@ -107,7 +107,7 @@ def test_a_file_is_measured_in_the_uses_that_it_has(bag):
             assert 0 < peer["cpu_ratio"]["low"] <= peer["cpu_ratio"]["median"] <= peer["cpu_ratio"]["high"]
 
 
-@pytest.mark.parametrize("runtime", ["litert", "tflite-runtime"])
+@pytest.mark.parametrize("runtime", ["litert", pytest.param("tflite-runtime", marks=pytest.mark.slow)])
 def test_random_tables_of_every_method_are_measured(runtime):
     if runtime == "tflite-runtime" and (reason := TFLITE_RUNTIME.reason_against()):
         pytest.skip(reason)

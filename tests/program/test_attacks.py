@@ -47,6 +47,7 @@ def test_ignored(name: str, tmp_path: Path, canary: Path) -> None:
     assert attacks.IMPORTED not in sys.modules, "the file chose a module to import"
 
 
+@pytest.mark.slow
 def test_torch_export_load_would_have_run_them(tmp_path: Path) -> None:
     """Why this reader exists; if torch mends these one day, the reader may become simpler."""
     for name in _STRONGEST:
